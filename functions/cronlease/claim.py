@@ -1,0 +1,91 @@
+"""From a hit to a claim: the one round trip, and what the very first run needs before it.
+
+Fails closed: whatever goes wrong here is a skip with a reason and a log line, never a run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from cronlease.database import Database
+from cronlease.logs import log
+from cronlease.outcome import SkipReason
+from cronlease.settings import Settings
+from cronlease.trouble import Contended, DatabaseTrouble, SchemaMissing, UnknownSchedule, Unreachable
+from cronlease.wall import Claim, Query, ensure_schedule
+
+T = TypeVar("T")
+
+_LOCKED = Claim(False, SkipReason.LOCKED, *[None] * 8)
+_UNREADABLE = Claim(False, SkipReason.SCHEDULE_READ_ERROR, *[None] * 8)
+_OWNER = "run `cronlease migrate` as the owner of the schema"
+
+
+async def claim(
+    function: str, request_id: UUID, query: Query[Claim], database: Database, settings: Settings, timeout: timedelta
+) -> Claim:
+    """Asks for the lease, creating schema and row where they are missing; a reason says why not."""
+    try:
+        claimed = await within(timeout, _acquire(function, query, database, settings))
+        if claimed.reason != SkipReason.SCHEDULE_READ_ERROR:
+            return claimed
+        why = "its `every` is not a band such as 10m..15m: mend the row in refresh_schedule"
+    except Contended:
+        # Under a stricter isolation level the loser of the race is told by an error; the winner runs.
+        return _LOCKED
+    except TimeoutError:
+        why = f"the database did not answer within {timeout.total_seconds():g} s: check that it is up and reachable"
+    except SchemaMissing as trouble:
+        why = f"{trouble}: {_OWNER}"
+    except Unreachable as trouble:
+        why = f"{trouble}: check DATABASE_URL and that the server is up"
+    except DatabaseTrouble as trouble:
+        why = f"{trouble}: {_OWNER} if something is missing or not permitted"
+    log(
+        logging.ERROR,
+        f"Skipped, the schedule could not be read: {why}",
+        action="run_skipped",
+        reason=SkipReason.SCHEDULE_READ_ERROR.value,
+        function=function,
+        request_id=str(request_id),
+    )
+    return _UNREADABLE
+
+
+async def _acquire(function: str, query: Query[Claim], database: Database, settings: Settings) -> Claim:
+    try:
+        return await database.ask(query)
+    except SchemaMissing:
+        if settings.migrate == "never":
+            raise
+        await _create_schema(database)
+    except UnknownSchedule:
+        pass
+    if await database.ask(ensure_schedule(function)) == "locked":
+        # Another hit is creating the row and will claim it.
+        return _LOCKED
+    return await database.ask(query)
+
+
+async def _create_schema(database: Database) -> None:
+    from cronlease.migrate import MigrationError, create_if_absent
+
+    try:
+        await asyncio.to_thread(create_if_absent, database.url)
+    except MigrationError as error:
+        raise SchemaMissing(str(error)) from None
+
+
+async def within(timeout: timedelta, work: Coroutine[Any, Any, T]) -> T:
+    """The result, or TimeoutError on time: cancelling a query on a dead network can itself take long, so that
+    is not waited for."""
+    task = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait({task}, timeout=timeout.total_seconds())
+    if not done:
+        task.cancel()
+        task.add_done_callback(lambda late: late.cancelled() or late.exception())
+        raise TimeoutError
+    return task.result()

@@ -1,0 +1,55 @@
+"""A lock on a file that ends with the last process that holds it."""
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class FileLock:
+    """Held until closed. A child that inherits the descriptor holds it too (not on Windows)."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @classmethod
+    def take(cls, path: Path) -> Self | None:
+        """The lock, or None when somebody else holds it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            os.close(descriptor)
+            return None
+        return cls(descriptor)
+
+    @classmethod
+    def wait(cls, path: Path, seconds: float) -> Self:
+        deadline = time.monotonic() + seconds
+        while (lock := cls.take(path)) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another process has held {path} for {seconds:.0f} seconds")
+            time.sleep(0.01)
+        return lock
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,232 @@
+"""An embedded PostgreSQL: one server per data directory, a direct child of the process that started it.
+
+A second process in the same directory joins the running server and never stops it. Connections go over
+loopback with a random password that is kept in the cluster: who can read the cluster may connect.
+"""
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from cronlease.emulator import child
+from cronlease.emulator.cluster import (
+    PostmasterFile,
+    create_cluster,
+    default_data_dir,
+    make_data_dir,
+    one_line,
+    read_password,
+    server_environment,
+)
+from cronlease.emulator.filelock import FileLock
+from cronlease.emulator.install import (
+    Account,
+    EmbeddedPostgresError,
+    program,
+    reachable_bin_dir,
+    server_account,
+    wheel_bin_dir,
+)
+
+__all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "default_data_dir", "wheel_bin_dir"]
+
+_DATABASE = "cronlease"
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.005
+_PORT_ATTEMPTS = 5
+_LOG_BYTES = 1_000_000
+
+
+class EmbeddedPostgres:
+    """A running server. `owned` is False when another process started it: then stop() leaves it alone."""
+
+    def __init__(self, data_dir: Path, bin_dir: Path, account: Account | None, *, fsync: bool) -> None:
+        self._data_dir = data_dir
+        self._cluster = data_dir / "cluster"
+        self._log = data_dir / "postgres.log"
+        self._log_start = 0
+        self._bin_dir = bin_dir
+        self._account = account
+        self._fsync = fsync
+        self._deadline = time.monotonic() + _START_SECONDS
+        self._starter = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._alive: FileLock | None = None
+        self._password = ""
+        self.port = 0
+        self.pid = 0
+
+    @classmethod
+    def start(cls, data_dir: Path, *, bin_dir: Path | None = None, fsync: bool = True) -> Self:
+        """Starts the server of this data directory, making the cluster if there is none, or joins the running one."""
+        data_dir = data_dir.absolute()
+        try:
+            account = server_account(data_dir / "cluster")
+            make_data_dir(data_dir, account)
+            with FileLock.wait(data_dir / "start.lock", _START_SECONDS):
+                programs = reachable_bin_dir(bin_dir or wheel_bin_dir(), account, data_dir)
+                server = cls(data_dir, programs, account, fsync=fsync)
+                server._start_or_join()
+        except (OSError, subprocess.SubprocessError, psycopg.Error) as error:
+            raise EmbeddedPostgresError(
+                f"the embedded PostgreSQL in {data_dir} cannot be used: {str(error).strip()};"
+                " set CRONLEASE_DATA_DIR to a directory of yours, or set DATABASE_URL"
+            ) from error
+        return server
+
+    @property
+    def owned(self) -> bool:
+        return self._process is not None
+
+    @property
+    def dsn(self) -> str:
+        return self.dsn_for(_DATABASE)
+
+    def dsn_for(self, dbname: str) -> str:
+        """A URI for any database of the server."""
+        address = f"127.0.0.1:{self.port}/{quote(dbname, safe='')}"
+        # The options keep a user's PGSSLMODE and the like from reaching a server that has none of it.
+        return f"postgresql://postgres:{self._password}@{address}?sslmode=disable&gssencmode=disable"
+
+    def stop(self) -> None:
+        """Ends an owned server and waits for its end; any number of times."""
+        process = self._process
+        if process is None or os.getpid() != self._starter:  # a fork of the owner owns nothing
+            return
+        atexit.unregister(self.stop)
+        if sys.platform == "win32":
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                interrupt = [str(program(self._bin_dir, "pg_ctl")), "kill", "INT", str(process.pid)]
+                subprocess.run(interrupt, timeout=10)  # noqa: S603
+                process.wait(10)
+            child.stop(process, [])
+        else:
+            child.stop(process, [(signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0)])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_or_join(self) -> None:
+        if not self._cluster.exists():
+            create_cluster(self._cluster, self._bin_dir, self._account, fsync=self._fsync)
+        self._password = read_password(self._cluster)
+        # The server holds this lock through an inherited descriptor, so a free one means that no server
+        # lives here, whatever a postmaster.pid left by a crash says, and nobody else's port is asked.
+        while (alive := FileLock.take(self._data_dir / "server.lock")) is None:
+            if self._answers():
+                return  # another process got there first
+            self._check_deadline()
+            time.sleep(_POLL_SECONDS)
+        if sys.platform == "win32":
+            self._alive = alive  # nothing is inherited there: the owner holds it for the server
+            self._launch([])
+        else:
+            with alive:
+                (self._cluster / "postmaster.pid").unlink(missing_ok=True)
+                self._launch([alive.descriptor])
+
+    def _launch(self, keep_open: list[int]) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            # Linux sends the parent-death signal when the thread that forked ends.
+            raise EmbeddedPostgresError("start the embedded PostgreSQL from the main thread")
+        atexit.register(self.stop)
+        try:
+            for attempt in range(1, _PORT_ATTEMPTS + 1):
+                self._process = self._spawn(_free_port(), keep_open)
+                if self._wait_until_ready(self._process, last=attempt == _PORT_ATTEMPTS):
+                    return
+        except BaseException:
+            self.stop()
+            raise
+
+    def _spawn(self, port: int, keep_open: list[int]) -> subprocess.Popen[bytes]:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": port,
+            "unix_socket_directories": "",
+            "max_connections": 100,
+            "shared_buffers": "64MB",
+            "logging_collector": "off",
+        }
+        if not self._fsync:
+            settings |= {"fsync": "off", "full_page_writes": "off"}
+        command = [str(program(self._bin_dir, "postgres")), "-D", str(self._cluster)]
+        command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        self._log.touch(mode=0o600)
+        with self._log.open("ab") as log:
+            if log.tell() > _LOG_BYTES:
+                log.truncate(0)
+            self._log_start = log.tell()
+            return child.spawn(
+                command,
+                output=log,
+                env=server_environment(),
+                cwd=self._data_dir,
+                account=self._account,
+                keep_open=keep_open,
+            )
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], *, last: bool) -> bool:
+        """False when somebody took the port first and another is worth a try."""
+        while not self._answers(process.pid):
+            if process.poll() is not None:
+                said = self._log_tail()
+                if "Address already in use" in said and not last:
+                    return False
+                raise EmbeddedPostgresError(f"the embedded PostgreSQL ended at once: {said}")
+            self._check_deadline()
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _answers(self, pid: int | None = None) -> bool:
+        """Whether the server (the one with this pid, if given) is ready and has our database."""
+        found = PostmasterFile.read(self._cluster)
+        if found is None or not found.ready or (pid is not None and found.pid != pid):
+            return False
+        self.pid, self.port = found.pid, found.port
+        try:
+            _create_database_if_missing(self.dsn_for("postgres"))
+        except psycopg.OperationalError:  # it is stopping, or has just stopped
+            return False
+        return True
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise EmbeddedPostgresError(f"the embedded PostgreSQL does not answer: {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        try:
+            return one_line(self._log.read_bytes()[self._log_start :])
+        except OSError as error:
+            return str(error)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _create_database_if_missing(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as conn:
+        if conn.execute("select from pg_database where datname = %s", [_DATABASE]).fetchone() is None:
+            conn.execute(sql.SQL("create database {}").format(sql.Identifier(_DATABASE)))

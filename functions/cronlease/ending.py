@@ -1,0 +1,174 @@
+"""How a run's end is written down, and what is answered. Three rungs: finish, release, expiry.
+
+Whether a commit happened is asked, never guessed: finish answers what it recorded for this request before.
+"""
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from cronlease.claim import within
+from cronlease.database import Database
+from cronlease.lease import Lease
+from cronlease.logs import log, redact
+from cronlease.outcome import FailReason, Outcome, Status
+from cronlease.trouble import CommitUnknown, Contended, DatabaseTrouble, LeaseLost, TimeIsUp
+from cronlease.wall import Finish, Query, release_refresh_lock
+
+if TYPE_CHECKING:
+    from cronlease.run import Run
+
+_ACTIONS = {
+    FailReason.FAILED: "run_failed",
+    FailReason.DEADLINE: "run_deadline",
+    FailReason.LEASE_LOST: "run_lease_lost",
+    FailReason.COMMIT_UNKNOWN: "run_commit_unknown",
+    FailReason.INTERRUPTED: "run_interrupted",
+}
+
+
+class Ending:
+    """The end of one run, written once."""
+
+    def __init__(self, run: "Run", lease: Lease, database: Database, asked_at: float) -> None:
+        self._run = run
+        self._lease = lease
+        self._database = database
+        self._asked_at = asked_at
+
+    async def of(self, error: BaseException | None) -> Outcome:
+        """The outcome of a job that returned (None) or raised."""
+        run = self._run
+        if run.finished is not None:
+            if error is not None:
+                log(
+                    logging.ERROR,
+                    f"The job failed after its run was committed: {_text(error)}",
+                    action="job_failed_late",
+                    cause=error,
+                    **self._who,
+                )
+            return self._success(run.finished)
+        if error is None and not run.entered_commit:
+            return await self._well()
+        if error is None:
+            error = RuntimeError(
+                "the job left run.commit() without committing and went on as if nothing had happened"
+            )
+        if isinstance(error, CommitUnknown):
+            return await self._unknown(error)
+        if isinstance(error, LeaseLost) or self._lease.lost:
+            return self._lost()
+        if isinstance(error, TimeIsUp) or self._lease.overdue:
+            limit = self._lease.limits.max_run.total_seconds()
+            return await self._badly(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
+        return await self._badly(FailReason.FAILED, _text(error), error)
+
+    async def _well(self) -> Outcome:
+        try:
+            return self._success(await self._write(self._run.success()))
+        except LeaseLost:
+            return self._lost()
+        except (DatabaseTrouble, TimeoutError) as trouble:
+            return await self._badly(FailReason.FAILED, f"the end of the run could not be written: {trouble}", None)
+
+    async def _unknown(self, error: CommitUnknown) -> Outcome:
+        """The commit's answer was lost. Asked as failed: if it did happen, finish says so and changes nothing."""
+        try:
+            finish = await self._write(self._run.failure(f"the commit was not confirmed: {error}"))
+        except LeaseLost:
+            return self._lost()
+        except (DatabaseTrouble, TimeoutError) as trouble:
+            text = f"the commit was sent, its answer was lost, and asking again failed: {trouble}"
+            return self._not_ok(FailReason.COMMIT_UNKNOWN, None, text, error)
+        if finish.status in (Status.SUCCESS, Status.PARTIAL):
+            return self._success(finish)
+        return self._not_ok(FailReason.FAILED, finish, f"the commit did not happen: {error}", error)
+
+    async def _badly(self, reason: FailReason, text: str, error: BaseException | None) -> Outcome:
+        finish = None
+        try:
+            finish = await self._write(self._run.failure(text))
+        except LeaseLost:
+            return self._lost()
+        except (DatabaseTrouble, TimeoutError) as trouble:
+            await self._release(trouble)
+        return self._not_ok(reason, finish, text, error)
+
+    async def _release(self, trouble: Exception) -> None:
+        """The second rung. The third needs nobody: the lease runs out."""
+        query = release_refresh_lock(self._run.function, self._run.request_id)
+        then = "the lease was released instead"
+        try:
+            await within(self._lease.limits.acquire, self._database.ask_fresh(query))
+        except (DatabaseTrouble, TimeoutError) as worse:
+            then = f"releasing the lease failed too ({worse or 'no answer'}), so it will run out by itself"
+        log(
+            logging.ERROR,
+            f"The end of the run could not be written ({trouble or 'no answer'}): {then}",
+            action="run_finish_failed",
+            **self._who,
+        )
+
+    async def _write(self, query: Query[Finish]) -> Finish:
+        """Tried once more when the row is busy: our own lost transaction may still be on its way out."""
+        limit = self._lease.limits.acquire
+        try:
+            return await within(limit, self._database.ask(query))
+        except Contended:
+            return await within(limit, self._database.ask(query))
+
+    def _success(self, finish: Finish) -> Outcome:
+        run = self._run
+        log(
+            logging.INFO,
+            f"Ran {run.function}: {finish.status.value}",
+            action="run_finished",
+            status=finish.status.value,
+            **self._who,
+            **run.counts.as_json(),
+            next_run_at=finish.next_run_at,
+            duration_ms=self._duration_ms,
+        )
+        return Outcome(
+            run.function,
+            run.request_id,
+            status=finish.status,
+            counts=run.counts,
+            next_run_at=finish.next_run_at,
+            duration_ms=self._duration_ms,
+            hint=run.hint,
+        )
+
+    def _lost(self) -> Outcome:
+        text = "this run lost its lease: nothing of it was written, and the run that took over is untouched"
+        return self._not_ok(FailReason.LEASE_LOST, None, text, None)
+
+    def _not_ok(self, reason: FailReason, finish: Finish | None, text: str, error: BaseException | None) -> Outcome:
+        run = self._run
+        level = logging.WARNING if reason is FailReason.LEASE_LOST else logging.ERROR
+        log(level, f"{run.function} did not end well: {text}", action=_ACTIONS[reason], cause=error, **self._who)
+        return Outcome(
+            run.function,
+            run.request_id,
+            status={FailReason.LEASE_LOST: Status.ABANDONED, FailReason.COMMIT_UNKNOWN: None}.get(
+                reason, Status.FAILED
+            ),
+            failed=reason,
+            error=redact(text),
+            counts=run.counts,
+            next_run_at=finish.next_run_at if finish else None,
+            duration_ms=self._duration_ms,
+        )
+
+    @property
+    def _who(self) -> dict[str, str]:
+        return {"function": self._run.function, "request_id": str(self._run.request_id)}
+
+    @property
+    def _duration_ms(self) -> int:
+        return round((time.monotonic() - self._asked_at) * 1000)
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,90 @@
+"""Reads a request into a Hit: at most 64 KiB, JSON by content whatever its type says, strict types.
+
+What a caller can get wrong is answered in one sentence that names the field, before anything is touched.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cronlease.run import Hit
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+MOST_BYTES = 64 * 1024
+_HEADER_LENGTH = 500
+
+
+class Refused(Exception):
+    """The request is not one of ours; the text tells the caller what to send instead."""
+
+    def __init__(self, http_status: int, reason: str, sentence: str, *, allow: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.http_status = http_status
+        self.reason = reason
+        self.headers = {"Allow": ", ".join(allow)} if allow else {}
+
+
+async def read_hit(request: "Request") -> Hit:
+    """What was asked for, and who says so. Raises Refused."""
+    fields = _fields(await _body(request))
+    headers = request.headers
+    if headers.get("x-cloudscheduler") is None:
+        return Hit(**fields)
+    return Hit(
+        trigger="cloud_scheduler",
+        job_name=_header(headers.get("x-cloudscheduler-jobname")),
+        schedule_time=_header(headers.get("x-cloudscheduler-scheduletime")),
+        **fields,
+    )
+
+
+async def _body(request: "Request") -> bytes:
+    too_large = Refused(413, "body_too_large", f"the body is larger than {MOST_BYTES} bytes: send less in args")
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > MOST_BYTES:
+        raise too_large
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise too_large
+    return body
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        return {}
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8, or nested too deep"
+        raise Refused(
+            400, "bad_request", f'the body is not JSON ({why}): send nothing or {{"force": true}}'
+        ) from None
+    if not isinstance(given, dict):
+        raise Refused(400, "bad_request", 'the body must be a JSON object, such as {"force": true}')
+    return _validated(given)
+
+
+def _validated(given: dict[str, Any]) -> dict[str, Any]:
+    # Imported here: most hits have no body, and a model takes a while to build.
+    from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+    class Body(BaseModel):
+        model_config = ConfigDict(extra="forbid", strict=True)
+        force: bool = False
+        args: dict[str, JsonValue] = {}
+
+    try:
+        return Body(**given).model_dump()
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][:2])
+        if first["type"] == "extra_forbidden":
+            raise Refused(400, "bad_request", f"{field}: unknown field, the fields are force and args") from None
+        raise Refused(400, "bad_request", f"{field}: {first['msg'].lower()}") from None
+
+
+def _header(value: str | None) -> str | None:
+    return None if value is None else value.replace("\0", "")[:_HEADER_LENGTH]

@@ -1,0 +1,89 @@
+"""Log lines: a sentence and an action word, readable in a terminal, one JSON object a line elsewhere.
+
+Secrets are taken out here, at the one place every line passes.
+"""
+
+import functools
+import json
+import logging
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+from urllib.parse import unquote
+
+logger = logging.getLogger("cronlease")
+
+_FIELDS = "cronlease_fields"
+# Greedy to the last @: a password may hold one itself, and too much hidden is better than too little.
+_URL_SECRET = re.compile(r"(?P<scheme>\w[\w+.-]*://)[^\s/@]*:\S*@")
+_WORD_SECRET = re.compile(r"(?i)\b(?P<key>password|passwd|pwd|sslpassword)(?P<is>\s*[=:]\s*)(?:'[^']*'|\S+)")
+
+
+def log(level: int, message: str, *, action: str, cause: Any = None, **fields: Any) -> None:
+    """One line: what happened, in words, and the same as fields. A cause, an exception, adds its traceback."""
+    if logger.isEnabledFor(level):
+        logger.log(level, message, exc_info=cause, extra={_FIELDS: {"action": action, **fields}})
+
+
+def redact(text: str) -> str:
+    """The text without passwords: those in URLs and key=value pairs, and the configured one wherever it stands."""
+    text = _URL_SECRET.sub(r"\g<scheme>***@", text)
+    text = _WORD_SECRET.sub(r"\g<key>\g<is>***", text)
+    for secret in _secrets_of(os.environ.get("DATABASE_URL", ""), os.environ.get("PGPASSWORD", "")):
+        text = text.replace(secret, "***")
+    return text
+
+
+@functools.cache
+def _secrets_of(url: str, password: str) -> list[str]:
+    found = [password]
+    if match := re.search(r"://[^/@]*?:(.*)@", url):
+        found += [match[1], unquote(match[1])]
+    if match := re.search(r"password\s*=\s*('[^']*'|\S+)", url):
+        found.append(match[1].strip("'"))
+    # A very short one would blank out ordinary words.
+    return [secret for secret in found if len(secret) >= 4]
+
+
+class JsonFormatter(logging.Formatter):
+    """The shape Cloud Logging reads: severity, message, time, and the fields beside them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "severity": record.levelname,
+            "message": record.getMessage(),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            **getattr(record, _FIELDS, {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        # Before the encoding: afterwards a secret may be escaped beyond recognition.
+        clean = {name: redact(value) if isinstance(value, str) else value for name, value in line.items()}
+        return json.dumps(clean, default=lambda value: redact(str(value)), ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """The same for a person: time, level, sentence, then the fields dimmed by their place at the end."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, _FIELDS, {})
+        tail = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        text = f"{moment} {record.levelname:<7} {record.getMessage()}  {tail}".rstrip()
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return redact(text)
+
+
+def configure(level: str, stream: TextIO | None = None) -> None:
+    """Gives our logger its handler, once; a program that configured it before keeps its own."""
+    if logger.handlers:
+        return
+    stream = stream or sys.stderr
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextFormatter() if stream.isatty() else JsonFormatter())
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False

@@ -1,0 +1,128 @@
+"""Applies schema/: migrations once, in order, remembered by hash; functions and views every time.
+
+All of it in one transaction under one lock, so any number of processes may do it at once and none sees half.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cronlease.database import ask_plain, connect_plain, send_plain
+from cronlease.trouble import Contended, DatabaseTrouble, Mismatch
+from cronlease.wall import Query
+
+_PACKAGE = Path(__file__).parent
+
+
+class MigrationError(Exception):
+    """The schema could not be applied; nothing was changed. One sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """One file of schema/: its name without the ending, and its text with line ends made equal everywhere."""
+
+    name: str
+    text: str
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def migrate(url: str) -> list[str]:
+    """Brings the database up to schema/; answers the names of the migrations it applied."""
+    return _locked(url, _apply)
+
+
+def create_if_absent(url: str) -> list[str]:
+    """The same for a first run: only where nothing of ours exists yet. Anything half there is a person's to mend."""
+
+    def apply_to_nothing(conn: Any) -> list[str]:
+        state = ask_plain(conn, _query("migrate_state"))
+        if state == "complete":
+            # Another first run was faster.
+            return []
+        if state == "partial":
+            raise MigrationError("part of the schema is missing")
+        return _apply(conn)
+
+    return _locked(url, apply_to_nothing)
+
+
+def schema_files(folder: str) -> list[SchemaFile]:
+    """The files of schema/<folder> in order: from the wheel's copy, or from the checkout."""
+    for place in (_PACKAGE / "schema", _PACKAGE.parent.parent / "schema"):
+        if (place / folder).is_dir():
+            found = sorted((place / folder).glob("*.sql"))
+            return [SchemaFile(path.stem, path.read_text("utf-8")) for path in found]
+    raise MigrationError("schema/ was not found: install cronlease from its wheel, or run from a checkout")
+
+
+def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
+    try:
+        conn = connect_plain(url)
+        try:
+            send_plain(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
+            ask_plain(conn, _LOCK)
+            # From here waiting would make every hit wait behind us.
+            send_plain(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
+            applied = work(conn)
+            send_plain(conn, "commit")
+        finally:
+            conn.close()
+    except Contended:
+        raise MigrationError("the schema is in use or another migration is running: try again in a moment") from None
+    except DatabaseTrouble as trouble:
+        raise MigrationError(str(trouble)) from None
+    return applied
+
+
+def _apply(conn: Any) -> list[str]:
+    known: dict[str, str] = {}
+    if ask_plain(conn, _query("migrate_state")) != "absent":
+        known = ask_plain(conn, _query("migrate_ledger"))
+    applied = []
+    for file in schema_files("migrations"):
+        if file.name not in known:
+            send_plain(conn, file.text)
+            ask_plain(conn, _query("migrate_record", {"name": file.name, "hash": file.hash}))
+            applied.append(file.name)
+        elif known[file.name] != file.hash:
+            raise MigrationError(
+                f"migration {file.name} was changed after it was applied: restore its text and write a new migration"
+            )
+    files = schema_files("functions")
+    # Views may call functions, never the other way round: functions are not looked into while they are made.
+    for file in sorted(files, key=lambda file: "create or replace view" in file.text):
+        _replace(conn, file)
+    return applied
+
+
+def _replace(conn: Any, file: SchemaFile) -> None:
+    """Creates the function or view in its present form; older signatures are dropped, grants are given again."""
+    name = {"name": file.name}
+    grants: list[str] = ask_plain(conn, _query("migrate_grants", name))
+    before: list[str] = ask_plain(conn, _query("migrate_signatures", name))
+    send_plain(conn, "savepoint before")
+    try:
+        send_plain(conn, file.text)
+    except Mismatch:
+        # Same name and arguments, another result: that cannot be replaced in place.
+        send_plain(conn, "rollback to savepoint before")
+        for statement in ask_plain(conn, _query("migrate_drops", {**name, "among": before})):
+            send_plain(conn, statement)
+        send_plain(conn, file.text)
+    send_plain(conn, "release savepoint before")
+    for statement in [*ask_plain(conn, _query("migrate_drops", {**name, "among": before})), *grants]:
+        send_plain(conn, statement)
+
+
+def _query(file: str, params: dict[str, Any] | None = None) -> Query[Any]:
+    """One of the questions beside this module: each answers one value."""
+    return Query((_PACKAGE / f"{file}.sql").read_text("utf-8"), params or {}, lambda row: row[0])
+
+
+_LOCK: Query[None] = Query("select pg_advisory_xact_lock(3, 0)", {}, lambda _: None)

@@ -1,0 +1,92 @@
+"""Runs a job under its lease: a heartbeat beside it, an end to it when the lease or the time is gone.
+
+Knows nothing of schedules or answers: it says how the job ended, and somebody else writes that down.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cronlease.database import Database
+from cronlease.lease import Heartbeat, Lease
+from cronlease.logs import log
+
+# For a cancelled job to clean up, and for a commit that is already under way to end.
+_GRACE_SECONDS = 5.0
+
+
+async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database: Database) -> BaseException | None:
+    """The job's error, or None when it returned. A job that was cancelled here ends with CancelledError."""
+    loop = asyncio.get_running_loop()
+    nudged = asyncio.Event()
+
+    def nudge() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(nudged.set)
+
+    task = asyncio.ensure_future(job(run) if inspect.iscoroutinefunction(job) else _in_thread(job, run))
+    try:
+        with Heartbeat(lease, database, nudge):
+            await _until_done(task, lease, nudged)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not task.done():
+        # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting.
+        task.add_done_callback(_say_late)
+        return asyncio.CancelledError()
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.Event) -> None:
+    waiter = asyncio.ensure_future(nudged.wait())
+    try:
+        while not task.done():
+            await asyncio.wait({task, waiter}, timeout=lease.seconds_left, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and (lease.lost or lease.overdue):
+                if lease.committing:
+                    await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+                task.cancel()
+                await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+                return
+            if waiter.done():
+                nudged.clear()
+                waiter = asyncio.ensure_future(nudged.wait())
+    finally:
+        waiter.cancel()
+
+
+def _in_thread(job: Callable[[Any], Any], run: Any) -> Awaitable[None]:
+    """A plain job in a thread of its own: a daemon, so that one that hangs cannot keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        error: BaseException | None = None
+        try:
+            context.run(job, run)
+        except BaseException as raised:
+            error = RuntimeError("the job raised StopIteration") if isinstance(raised, StopIteration) else raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, error)
+
+    threading.Thread(target=work, name=f"job {run.request_id}", daemon=True).start()
+    return future
+
+
+def _say_late(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log(logging.WARNING, f"A job ended after its run was over: {error}", action="job_ended_late")

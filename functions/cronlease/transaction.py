@@ -1,0 +1,112 @@
+"""The fenced transaction: the schedule row is locked by request ID and fence before anything is written.
+
+Data and lease share a database, so a run that lost its lease cannot commit: this is the edge of the whole design.
+The same steps serve `async with` on the event loop and `with` in a plain job's thread.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from cronlease.database import Database, ask, ask_plain, in_transaction, send, send_plain
+from cronlease.lease import Lease
+from cronlease.trouble import CommitUnknown, ConnectionLost
+from cronlease.wall import Finish, Query, assert_lease, renew_refresh_lock
+
+
+class Transaction:
+    """One fenced transaction. Leaving it well either finishes the run or renews its lease, then commits."""
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        finish: Callable[[], Query[Finish]] | None = None,
+        on_finished: Callable[[Finish], None] | None = None,
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._finish = finish
+        self._on_finished = on_finished
+        self._conn: Any = None
+
+    async def __aenter__(self) -> Any:
+        self._conn = await self._database.begin(self._opening(), self._fence())
+        self._lease.rest()
+        return self._conn
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                last = self._last_word()
+                answer = await ask(self._conn, last)
+                try:
+                    await send(self._conn, "commit")
+                except ConnectionLost as lost:
+                    raise CommitUnknown(str(lost)) from lost
+                self._committed(answer)
+        finally:
+            self._lease.resume()
+            await self._database.end(self._conn)
+
+    def __enter__(self) -> Any:
+        self._conn = self._database.connect()
+        try:
+            send_plain(self._conn, self._opening())
+            ask_plain(self._conn, self._fence())
+        except BaseException:
+            self._conn.close()
+            raise
+        self._lease.rest()
+        return self._conn
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                last = self._last_word()
+                answer = ask_plain(self._conn, last)
+                try:
+                    send_plain(self._conn, "commit")
+                except ConnectionLost as lost:
+                    raise CommitUnknown(str(lost)) from lost
+                self._committed(answer)
+        finally:
+            self._lease.resume()
+            self._conn.close()
+
+    def _opening(self) -> str:
+        """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
+        self._lease.check()
+        limits = self._lease.limits
+        left = timedelta(seconds=max(0.001, self._lease.run_until - time.monotonic()))
+        return (
+            "begin isolation level read committed;"
+            f" set local lock_timeout = {_milliseconds(limits.lock_wait)};"
+            f" set local idle_in_transaction_session_timeout = {_milliseconds(limits.idle_in_transaction)};"
+            f" set local statement_timeout = {_milliseconds(left)}"
+        )
+
+    def _fence(self) -> Query[None]:
+        return assert_lease(self._lease.function, self._lease.request_id, self._lease.fence)
+
+    def _last_word(self) -> Query[Any]:
+        if not in_transaction(self._conn):
+            raise RuntimeError("the job ended the transaction itself: leave commit and rollback to the block")
+        self._lease.committing = True
+        if self._finish is not None:
+            return self._finish()
+        # The row is ours until the commit; from then on a fresh lease is.
+        lease = self._lease
+        return renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
+
+    def _committed(self, answer: Any) -> None:
+        if self._on_finished is None:
+            self._lease.hold_on()
+        else:
+            self._lease.close()
+            self._on_finished(answer)
+
+
+def _milliseconds(length: timedelta) -> int:
+    return max(1, int(length.total_seconds() * 1000))

@@ -1,0 +1,43 @@
+"""What can stand between us and the wall. Each text is fit for a log and holds no secret.
+
+DatabaseTrouble
+ +-- ConnectionLost     the connection broke under a query; what it did is unknown
+ +-- Unreachable        no connection could be had
+ +-- Contended          somebody else has the row right now
+ +-- SchemaMissing      our functions, tables or columns are not there
+ +-- UnknownSchedule    no row of that name
+ +-- Mismatch           a function or view cannot be replaced in place (migrate)
+ +-- LeaseLost          the lease is not, or no longer, this run's
+ +-- CommitUnknown      the commit was sent and its answer never came
+TimeIsUp                the run is older than CRONLEASE_MAX_RUN allows
+"""
+
+
+class DatabaseTrouble(Exception): ...
+
+
+class ConnectionLost(DatabaseTrouble): ...
+
+
+class Unreachable(DatabaseTrouble): ...
+
+
+class Contended(DatabaseTrouble): ...
+
+
+class SchemaMissing(DatabaseTrouble): ...
+
+
+class UnknownSchedule(DatabaseTrouble): ...
+
+
+class Mismatch(DatabaseTrouble): ...
+
+
+class LeaseLost(DatabaseTrouble): ...
+
+
+class CommitUnknown(DatabaseTrouble): ...
+
+
+class TimeIsUp(Exception): ...

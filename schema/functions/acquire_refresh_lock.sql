@@ -1,0 +1,125 @@
+-- Claims the row for one run, or says why not. A skip is decided by a plain read: it takes no lock and
+-- writes nothing. A claim takes the advisory lock, then the row, then reads the clock, so that a lease
+-- granted after a wait is never short; a contender never waits.
+create or replace function public.acquire_refresh_lock(
+  p_function_name text,
+  p_request_id uuid,
+  p_lease interval default '5 minutes',
+  p_force boolean default false,
+  p_trigger text default 'manual',
+  p_job_name text default null,
+  p_schedule_time text default null,
+  p_args jsonb default null,
+  p_backoff interval default '30 minutes',
+  p_parent_request_id uuid default null,
+  out acquired boolean,
+  out reason text,
+  out fence bigint,
+  out locked_by text,
+  out locked_until timestamptz,
+  out next_run_at timestamptz,
+  out action text,
+  out args jsonb,
+  out every text,
+  out failures integer
+)
+language plpgsql
+set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+  v_row public.refresh_schedule;
+  v_now timestamptz := clock_timestamp();
+  v_orphans integer;
+begin
+  acquired := false;
+  select s.* into v_row
+  from public.refresh_schedule s
+  where s.function_name = p_function_name;
+  if not found then
+    raise exception 'there is no schedule named "%": create it with ensure_schedule', p_function_name
+      using errcode = 'CL002';
+  end if;
+
+  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
+  if reason is null then
+    if p_lease is null or p_lease <= interval '0' then
+      raise exception 'a lease must be longer than zero, not %', p_lease using errcode = '22023';
+    end if;
+    if not pg_try_advisory_xact_lock(1, v_row.id) then
+      -- Another hit is claiming this row right now; it wins.
+      reason := 'locked';
+    else
+      select s.* into v_row
+      from public.refresh_schedule s
+      where s.function_name = p_function_name
+      for no key update skip locked;
+      if not found then
+        -- The holder's data transaction has the row; its lock is the exclusion, whatever the clock says.
+        reason := 'locked';
+      else
+        v_now := clock_timestamp();
+        reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
+      end if;
+    end if;
+  end if;
+
+  locked_by := v_row.locked_by;
+  -- Clients cannot read an infinite time: forever is told as null.
+  locked_until := case when isfinite(v_row.locked_until) then v_row.locked_until end;
+  next_run_at := case when isfinite(v_row.next_run_at) then v_row.next_run_at end;
+  if reason is not null then
+    return;
+  end if;
+
+  if v_row.locked_by = p_request_id::text then
+    -- The same request asks again: its first answer was lost on the way. Same run, same fence.
+    update public.refresh_schedule s
+    set locked_until = v_now + p_lease
+    where s.id = v_row.id
+    returning s.locked_until into locked_until;
+    select r.args into args
+    from public.refresh_runs r
+    where r.request_id = p_request_id;
+  else
+    update public.refresh_runs r
+    set status = 'abandoned',
+        finished_at = v_now,
+        error = 'the run never finished: its process died or lost its lease'
+    where r.function_name = p_function_name
+      and r.status = 'running';
+    get diagnostics v_orphans = row_count;
+
+    -- From the third run in a row that never finished, starting costs a backoff in advance:
+    -- a run that kills its process must not be started again at every hit.
+    update public.refresh_schedule s
+    set locked_by = p_request_id::text,
+        locked_until = v_now + p_lease,
+        fence = s.fence + 1,
+        abandoned = s.abandoned + v_orphans,
+        next_run_at = case
+          when s.abandoned + v_orphans >= 3 then v_now + p_backoff
+          else s.next_run_at
+        end
+    where s.id = v_row.id
+    returning s.fence, s.locked_by, s.locked_until, s.next_run_at
+    into v_row.fence, locked_by, locked_until, next_run_at;
+
+    insert into public.refresh_runs as r (
+      request_id, function_name, action, args, fence,
+      trigger, job_name, schedule_time, parent_request_id, started_at
+    )
+    values (
+      p_request_id, p_function_name, v_row.action, v_row.args || coalesce(p_args, '{}'), v_row.fence,
+      p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now
+    )
+    returning r.args into args;
+  end if;
+
+  acquired := true;
+  fence := v_row.fence;
+  action := v_row.action;
+  every := v_row.every;
+  failures := v_row.failures;
+end
+$$;

@@ -1,0 +1,24 @@
+-- Creates the row of a registered function; answers created, exists or locked. Locked: another hit is
+-- creating it right now, and an insert would wait for that one's transaction.
+create or replace function public.ensure_schedule(
+  p_function_name text,
+  p_action text default null,
+  p_args jsonb default '{}',
+  p_every text default null
+) returns text
+language plpgsql
+set lock_timeout = '2s'
+as $$
+begin
+  if exists (select from public.refresh_schedule s where s.function_name = p_function_name) then
+    return 'exists';
+  end if;
+  if not pg_try_advisory_xact_lock(2, hashtext(p_function_name)) then
+    return 'locked';
+  end if;
+  insert into public.refresh_schedule (function_name, action, args, every)
+  values (p_function_name, coalesce(p_action, p_function_name), p_args, p_every)
+  on conflict (function_name) do nothing;
+  return case when found then 'created' else 'exists' end;
+end
+$$;

@@ -1,0 +1,101 @@
+-- Closes the run, frees the lease and writes the next run time, or raises when the lease is not ours, so
+-- that the caller's transaction rolls back. The fence decides, not the clock: late but not replaced may
+-- commit. A run that this request already closed keeps its recorded end, whatever is said now: that is how
+-- a commit whose answer was lost is resolved.
+create or replace function public.finish_refresh_run(
+  p_function_name text,
+  p_request_id uuid,
+  p_fence bigint,
+  p_status text,
+  p_delay interval default '0',
+  p_error text default null,
+  p_fetched bigint default null,
+  p_inserted bigint default null,
+  p_updated bigint default null,
+  p_unchanged bigint default null,
+  p_closed bigint default null,
+  p_retention interval default '30 days',
+  out status text,
+  out next_run_at timestamptz
+)
+language plpgsql
+set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+  v_row public.refresh_schedule;
+  v_now timestamptz;
+begin
+  if p_status is null or p_status not in ('success', 'partial', 'failed', 'interrupted') then
+    raise exception 'a run ends as success, partial, failed or interrupted, not %', p_status
+      using errcode = '22023';
+  end if;
+
+  select s.* into v_row
+  from public.refresh_schedule s
+  where s.function_name = p_function_name
+    and s.locked_by = p_request_id::text
+    and s.fence = p_fence
+  for no key update;
+  if not found then
+    select r.status, r.next_run_at into status, next_run_at
+    from public.refresh_runs r
+    where r.request_id = p_request_id
+      and r.function_name = p_function_name
+      and r.fence = p_fence
+      and r.status in ('success', 'partial', 'failed', 'interrupted');
+    if not found then
+      raise exception 'run % no longer holds the lease of "%"', p_request_id, p_function_name
+        using errcode = 'CL001';
+    end if;
+    return;
+  end if;
+
+  v_now := clock_timestamp();
+  status := p_status;
+  next_run_at := v_now + coalesce(p_delay, interval '0');
+  if v_row.once and p_status in ('success', 'partial') then
+    next_run_at := null;
+  end if;
+
+  update public.refresh_schedule s
+  set locked_by = null,
+      locked_until = null,
+      next_run_at = finish_refresh_run.next_run_at,
+      completed_at = case when s.once and p_status in ('success', 'partial') then v_now end,
+      last_run_at = v_now,
+      last_status = p_status,
+      last_error = p_error,
+      failures = case p_status
+        when 'failed' then s.failures + 1
+        when 'interrupted' then s.failures
+        else 0
+      end,
+      abandoned = 0,
+      run_count = s.run_count + 1
+  where s.id = v_row.id;
+
+  update public.refresh_runs r
+  set status = p_status,
+      finished_at = v_now,
+      error = p_error,
+      fetched = p_fetched,
+      inserted = p_inserted,
+      updated = p_updated,
+      unchanged = p_unchanged,
+      closed = p_closed,
+      next_run_at = finish_refresh_run.next_run_at
+  where r.request_id = p_request_id;
+
+  delete from public.refresh_runs r
+  where r.request_id in (
+    select old.request_id
+    from public.refresh_runs old
+    where old.function_name = p_function_name
+      and old.started_at < v_now - p_retention
+      and old.request_id <> p_request_id
+    order by old.started_at
+    limit 100
+  );
+end
+$$;

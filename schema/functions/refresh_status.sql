@@ -1,0 +1,33 @@
+-- What each schedule is doing now. The state is derived here and stored nowhere, so nothing can be stuck in it.
+create or replace view public.refresh_status as
+select
+  s.function_name,
+  case
+    when s.completed_at is not null then 'completed'
+    when s.locked_until > moment.at then 'dispatching'
+    when s.locked_until is not null then 'stale'
+    when s.paused_at is not null then 'paused'
+    else 'pending'
+  end as state,
+  s.completed_at is null
+    and s.paused_at is null
+    and coalesce(s.next_run_at <= moment.at, true)
+    and coalesce(s.locked_until <= moment.at, true) as due,
+  s.next_run_at,
+  s.last_run_at,
+  s.last_status,
+  s.last_error,
+  s.run_count,
+  s.failures,
+  s.abandoned,
+  s.locked_by,
+  s.locked_until,
+  s.fence,
+  s.action,
+  s.every,
+  s.once,
+  s.completed_at,
+  s.paused_at,
+  s.paused_reason
+from public.refresh_schedule s
+cross join (select clock_timestamp() as at) moment;

@@ -1,0 +1,32 @@
+-- Extends a lease that is still ours: renewed. Busy: the row is locked, by our own data transaction for
+-- instance, and nobody else can take it meanwhile. Lost: somebody else has it, or nobody.
+create or replace function public.renew_refresh_lock(
+  p_function_name text,
+  p_request_id uuid,
+  p_fence bigint,
+  p_lease interval
+) returns text
+language plpgsql
+set lock_timeout = '2s'
+as $$
+begin
+  perform
+  from public.refresh_schedule s
+  where s.function_name = p_function_name
+    and s.locked_by = p_request_id::text
+    and s.fence = p_fence
+  for no key update skip locked;
+  if found then
+    update public.refresh_schedule s
+    set locked_until = clock_timestamp() + p_lease
+    where s.function_name = p_function_name;
+    return 'renewed';
+  end if;
+  perform
+  from public.refresh_schedule s
+  where s.function_name = p_function_name
+    and s.locked_by = p_request_id::text
+    and s.fence = p_fence;
+  return case when found then 'busy' else 'lost' end;
+end
+$$;
