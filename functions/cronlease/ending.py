@@ -3,6 +3,7 @@
 Whether a commit happened is asked, never guessed: finish answers what it recorded for this request before.
 """
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -57,9 +58,12 @@ class Ending:
             )
         if isinstance(error, CommitUnknown):
             return await self._unknown(error)
-        if isinstance(error, LeaseLost) or self._lease.lost:
+        # Only a job that we cancelled ends this way for the lease's sake; its own error is its own failure,
+        # and the fence decides whether that may still be written down.
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if isinstance(error, LeaseLost) or (cancelled and self._lease.lost):
             return self._lost()
-        if isinstance(error, TimeIsUp) or self._lease.overdue:
+        if isinstance(error, TimeIsUp) or (cancelled and self._lease.overdue):
             limit = self._lease.limits.max_run.total_seconds()
             return await self._badly(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
         return await self._badly(FailReason.FAILED, _text(error), error)

@@ -5,6 +5,7 @@ refuse to start; connections are opened at the first hit, in the worker that wil
 """
 
 import asyncio
+import functools
 import json
 import logging
 from collections.abc import Callable
@@ -62,14 +63,12 @@ def scheduled(
             raise SystemExit(f"cronlease cannot start {function.__name__}: {error}") from None
         door = Door(job, settings)
 
+        @functions_framework.aio.http
+        @functools.wraps(function)
         async def target(request: Request) -> Response:
             return await door.answer(request)
 
-        target.__name__ = target.__qualname__ = function.__name__
-        target.__doc__ = function.__doc__
-        target.__module__ = function.__module__
-        target.job = job  # type: ignore[attr-defined]
-        return functions_framework.aio.http(target)
+        return target
 
     return decorate if function is None else decorate(function)
 
@@ -111,7 +110,7 @@ class Door:
             return _json(body, request_id, 500)
 
     async def _route(self, request: Request, request_id: UUID) -> Response:
-        path = request.url.path
+        path: str = request.scope["path"]
         allowed = _ROUTES.get(path)
         if allowed is None:
             raise Refused(404, "not_found", f"there is nothing at this path: the paths are {', '.join(_ROUTES)}")
@@ -160,5 +159,5 @@ def _json(
     body: dict[str, Any], request_id: UUID, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
     text = str(request_id)
-    content = json.dumps({"request_id": text, **body}, separators=(", ", ": ")) + "\n"
+    content = json.dumps({**body, "request_id": text}) + "\n"
     return Response(content, status, {"X-Request-Id": text, **(headers or {})}, "application/json")

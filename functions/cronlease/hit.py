@@ -3,6 +3,7 @@
 What a caller can get wrong is answered in one sentence that names the field, before anything is touched.
 """
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +57,9 @@ def _fields(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        given = json.loads(body)
+        given = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        why = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8, or nested too deep"
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8, not a number, or nested too deep"
         raise Refused(
             400, "bad_request", f'the body is not JSON ({why}): send nothing or {{"force": true}}'
         ) from None
@@ -67,23 +68,47 @@ def _fields(body: bytes) -> dict[str, Any]:
     return _validated(given)
 
 
-def _validated(given: dict[str, Any]) -> dict[str, Any]:
-    # Imported here: most hits have no body, and a model takes a while to build.
-    from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
 
-    class Body(BaseModel):
-        model_config = ConfigDict(extra="forbid", strict=True)
-        force: bool = False
-        args: dict[str, JsonValue] = {}
+
+def _validated(given: dict[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
 
     try:
-        return Body(**given).model_dump()
+        fields: dict[str, Any] = _model()(**given).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][:2])
         if first["type"] == "extra_forbidden":
             raise Refused(400, "bad_request", f"{field}: unknown field, the fields are force and args") from None
         raise Refused(400, "bad_request", f"{field}: {first['msg'].lower()}") from None
+    # Valid JSON that the database's own kind of JSON cannot hold.
+    text = json.dumps(fields["args"], ensure_ascii=False)
+    if "\\u0000" in text or not _is_unicode(text):
+        raise Refused(400, "bad_request", "args: text with a NUL or half a character in it cannot be stored")
+    return fields
+
+
+@functools.cache
+def _model() -> Any:
+    # Built at the first hit that has a body; most have none, and a model takes a while to build.
+    from pydantic import ConfigDict, JsonValue, create_model
+
+    return create_model(
+        "Body",
+        __config__=ConfigDict(extra="forbid", strict=True),
+        force=(bool, False),
+        args=(dict[str, JsonValue], {}),
+    )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _header(value: str | None) -> str | None:

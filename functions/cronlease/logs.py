@@ -18,7 +18,7 @@ logger = logging.getLogger("cronlease")
 _FIELDS = "cronlease_fields"
 # Greedy to the last @: a password may hold one itself, and too much hidden is better than too little.
 _URL_SECRET = re.compile(r"(?P<scheme>\w[\w+.-]*://)[^\s/@]*:\S*@")
-_WORD_SECRET = re.compile(r"(?i)\b(?P<key>password|passwd|pwd|sslpassword)(?P<is>\s*[=:]\s*)(?:'[^']*'|\S+)")
+_WORD_SECRET = re.compile(r"(?i)(?P<key>password|passwd|pwd)(?P<is>\s*[=:]\s*)(?:'[^']*'|\S+)")
 
 
 def log(level: int, message: str, *, action: str, cause: Any = None, **fields: Any) -> None:
@@ -77,12 +77,16 @@ class TextFormatter(logging.Formatter):
         return redact(text)
 
 
+class OurHandler(logging.StreamHandler[TextIO]):
+    """Only a type of its own, so that it is added once."""
+
+
 def configure(level: str, stream: TextIO | None = None) -> None:
-    """Gives our logger its handler, once; a program that configured it before keeps its own."""
-    if logger.handlers:
+    """Gives our logger its handler, once: whoever imports us may have set up logging, we do not lean on it."""
+    if any(isinstance(handler, OurHandler) for handler in logger.handlers):
         return
     stream = stream or sys.stderr
-    handler = logging.StreamHandler(stream)
+    handler = OurHandler(stream)
     handler.setFormatter(TextFormatter() if stream.isatty() else JsonFormatter())
     logger.addHandler(handler)
     logger.setLevel(level)

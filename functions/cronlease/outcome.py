@@ -1,6 +1,6 @@
 """What a hit answers: the JSON contract, with closed enums. Knows nothing of HTTP, database or jobs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -44,7 +44,7 @@ class FailReason(StrEnum):
         return {FailReason.LEASE_LOST: 409, FailReason.INTERRUPTED: 503}.get(self, 500)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Counts:
     """What a run did to its data; None until the job reports it."""
 
@@ -74,7 +74,7 @@ class Outcome:
     status: Status | None = None
     failed: FailReason | None = None
     error: str | None = None
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts = Counts()
     locked_by: str | None = None
     locked_until: datetime | None = None
     next_run_at: datetime | None = None

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -94,10 +94,25 @@ class Run:
         """Raises LeaseLost or TimeIsUp when this run can no longer commit."""
         self._lease.check()
 
-    def report(self, *, hint: str | None = None, **counts: int) -> None:
-        """Counts for the answer and the history: fetched, inserted, updated, unchanged, closed."""
-        for name, value in counts.items():
-            setattr(self.counts, name, value)
+    def report(
+        self,
+        *,
+        fetched: int | None = None,
+        inserted: int | None = None,
+        updated: int | None = None,
+        unchanged: int | None = None,
+        closed: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Counts for the answer and the history, and a hint for whoever reads the answer; what is not given stays."""
+        given = {
+            "fetched": fetched,
+            "inserted": inserted,
+            "updated": updated,
+            "unchanged": unchanged,
+            "closed": closed,
+        }
+        self.counts = replace(self.counts, **{name: count for name, count in given.items() if count is not None})
         self.hint = hint or self.hint
 
     def partial(self, reason: str) -> None:

@@ -28,10 +28,13 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
         if not loop.is_closed():
             loop.call_soon_threadsafe(nudged.set)
 
-    task = asyncio.ensure_future(job(run) if inspect.iscoroutinefunction(job) else _in_thread(job, run))
+    is_async = inspect.iscoroutinefunction(job)
+    task = asyncio.ensure_future(job(run) if is_async else _in_thread(job, run))
     try:
         with Heartbeat(lease, database, nudge):
             await _until_done(task, lease, nudged)
+            if not task.done():
+                await _end(task, lease, cancel=is_async)
     except asyncio.CancelledError:
         task.cancel()
         raise
@@ -43,21 +46,27 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
 
 
 async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.Event) -> None:
+    """Until the job is done, or its lease or its time is."""
     waiter = asyncio.ensure_future(nudged.wait())
     try:
         while not task.done():
             await asyncio.wait({task, waiter}, timeout=lease.seconds_left, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and (lease.lost or lease.overdue):
-                if lease.committing:
-                    await asyncio.wait({task}, timeout=_GRACE_SECONDS)
-                task.cancel()
-                await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+            if lease.lost or lease.overdue:
                 return
             if waiter.done():
                 nudged.clear()
                 waiter = asyncio.ensure_future(nudged.wait())
     finally:
         waiter.cancel()
+
+
+async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None:
+    """A job on the event loop is cancelled; a plain one can only be given the time to see it in run.check()."""
+    if lease.committing:
+        await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+    if cancel:
+        task.cancel()
+    await asyncio.wait({task}, timeout=_GRACE_SECONDS)
 
 
 def _in_thread(job: Callable[[Any], Any], run: Any) -> Awaitable[None]:

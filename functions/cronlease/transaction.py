@@ -30,6 +30,7 @@ class Transaction:
         self._finish = finish
         self._on_finished = on_finished
         self._conn: Any = None
+        self._asked_at = 0.0
 
     async def __aenter__(self) -> Any:
         self._conn = await self._database.begin(self._opening(), self._fence())
@@ -94,6 +95,7 @@ class Transaction:
         if not in_transaction(self._conn):
             raise RuntimeError("the job ended the transaction itself: leave commit and rollback to the block")
         self._lease.committing = True
+        self._asked_at = time.monotonic()
         if self._finish is not None:
             return self._finish()
         # The row is ours until the commit; from then on a fresh lease is.
@@ -102,7 +104,7 @@ class Transaction:
 
     def _committed(self, answer: Any) -> None:
         if self._on_finished is None:
-            self._lease.hold_on()
+            self._lease.renewed(self._asked_at)
         else:
             self._lease.close()
             self._on_finished(answer)

@@ -70,5 +70,9 @@ def stop(process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals,
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
             return
-    process.kill()
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with the children it may have in its session
     process.wait()

@@ -12,7 +12,6 @@ from typing import Self
 from cronlease.emulator import child
 from cronlease.emulator.install import Account, EmbeddedPostgresError, closed_directory, program
 
-_PASSWORD_FILE = "cronlease_password"  # noqa: S105
 _BUILDING = "initdb-"
 _INITDB_SECONDS = 120.0
 
@@ -61,7 +60,7 @@ def create_cluster(cluster: Path, bin_dir: Path, account: Account | None, *, fsy
             for path in (building, made, password):
                 shutil.chown(path, account.uid, account.gid)
         _run_initdb(bin_dir, made, password, account, fsync=fsync)
-        password.rename(made / _PASSWORD_FILE)
+        password.rename(password_file(made))
         made.rename(cluster)
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -81,8 +80,8 @@ def _run_initdb(bin_dir: Path, made: Path, password: Path, account: Account | No
             raise EmbeddedPostgresError(f"initdb failed: {one_line(output.read())}")
 
 
-def read_password(cluster: Path) -> str:
-    return (cluster / _PASSWORD_FILE).read_text(encoding="ascii").strip()
+def password_file(cluster: Path) -> Path:
+    return cluster / "cronlease_password"
 
 
 def server_environment() -> dict[str, str]:

@@ -18,7 +18,7 @@ BOARDS = {"acme": "Acme", "globex": "Globex"}
 # Fixed, so that a second start shows the same openings and they are recognised as seen before.
 _EPOCH = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
 _NEW_EVERY = 9.0
-_OPEN_FOR = (45.0, 120.0)
+_OPEN_FOR = (20.0, 90.0)
 _OPEN_AT_START = 8
 _TITLES = ("Baker", "Store Manager", "Florist", "Data Engineer", "Shift Supervisor", "Pâtissier", "Electrician")
 _CHANGES = ("Senior {}", "{} (part-time)", "{}, evenings", "Lead {}")
@@ -29,7 +29,9 @@ def openings(board: str, elapsed: float, seed: int = 0) -> list[dict[str, Any]]:
     """The openings of a board so many seconds after the start, newest last."""
     newest = int(elapsed // _NEW_EVERY)
     oldest = newest - int(_OPEN_FOR[1] // _NEW_EVERY)
-    drawn = (_opening(board, number, elapsed, seed) for number in range(max(oldest, 1 - _OPEN_AT_START), newest + 1))
+    if oldest <= 0:  # those that were there at the start have the numbers up to 0
+        oldest = 1 - _OPEN_AT_START
+    drawn = (_opening(board, number, elapsed, seed) for number in range(oldest, newest + 1))
     return [opening for opening in drawn if opening is not None]
 
 
@@ -43,7 +45,7 @@ def _opening(board: str, number: int, elapsed: float, seed: int) -> dict[str, An
         return None
     changed = elapsed >= changes
     title, change = draw.choice(_TITLES), draw.choice(_CHANGES)
-    identity = draw.randrange(4_000_000, 5_000_000)
+    identity = 4_000_000 + 1_000 * (_OPEN_AT_START + number) + draw.randrange(1_000)
     return {
         "id": identity,
         "internal_job_id": identity - 900_000,
@@ -58,7 +60,7 @@ def _opening(board: str, number: int, elapsed: float, seed: int) -> dict[str, An
 
 
 class FeedServer:
-    """Serves the boards on a free loopback port; each answer takes `latency` seconds."""
+    """Serves the boards on a free loopback port once started; each answer takes `latency` seconds."""
 
     def __init__(self, *, latency: float, seed: int = 0) -> None:
         self._started = time.monotonic()
@@ -74,17 +76,20 @@ class FeedServer:
         """The sources file that points the job at these boards."""
         path.write_text("\n".join(_source(token, name, self.url) for token, name in BOARDS.items()), encoding="utf-8")
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         self._thread.start()
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing.set()  # answers that wait out their latency are given at once
-        self._server.shutdown()
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
-        self._thread.join()
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         board = path.partition("?")[0].removeprefix("/v1/boards/").removesuffix("/jobs")

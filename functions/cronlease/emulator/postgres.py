@@ -7,6 +7,7 @@ loopback with a random password that is kept in the cluster: who can read the cl
 import atexit
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -28,7 +29,7 @@ from cronlease.emulator.cluster import (
     default_data_dir,
     make_data_dir,
     one_line,
-    read_password,
+    password_file,
     server_environment,
 )
 from cronlease.emulator.filelock import FileLock
@@ -101,6 +102,18 @@ class EmbeddedPostgres:
         # The options keep a user's PGSSLMODE and the like from reaching a server that has none of it.
         return f"postgresql://postgres:{self._password}@{address}?sslmode=disable&gssencmode=disable"
 
+    def create_database(self, dbname: str) -> str:
+        """Makes another database if there is none of that name; answers its URI."""
+        with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
+            _create_database_if_missing(self.dsn_for("postgres"), dbname)
+        return self.dsn_for(dbname)
+
+    def psql_command(self, dbname: str) -> str:
+        """What to paste into a shell to look inside; names the file of the password, not the password."""
+        password, psql = str(password_file(self._cluster)), str(program(self._bin_dir, "psql"))
+        address = f"-h 127.0.0.1 -p {self.port} -U postgres {shlex.quote(dbname)}"
+        return f'PGPASSWORD="$(cat {shlex.quote(password)})" {shlex.quote(psql)} {address}'
+
     def stop(self) -> None:
         """Ends an owned server and waits for its end; any number of times."""
         process = self._process
@@ -127,7 +140,7 @@ class EmbeddedPostgres:
     def _start_or_join(self) -> None:
         if not self._cluster.exists():
             create_cluster(self._cluster, self._bin_dir, self._account, fsync=self._fsync)
-        self._password = read_password(self._cluster)
+        self._password = password_file(self._cluster).read_text(encoding="ascii")
         # The server holds this lock through an inherited descriptor, so a free one means that no server
         # lives here, whatever a postmaster.pid left by a crash says, and nobody else's port is asked.
         while (alive := FileLock.take(self._data_dir / "server.lock")) is None:
@@ -203,7 +216,7 @@ class EmbeddedPostgres:
             return False
         self.pid, self.port = found.pid, found.port
         try:
-            _create_database_if_missing(self.dsn_for("postgres"))
+            _create_database_if_missing(self.dsn_for("postgres"), _DATABASE)
         except psycopg.OperationalError:  # it is stopping, or has just stopped
             return False
         return True
@@ -226,7 +239,7 @@ def _free_port() -> int:
         return port
 
 
-def _create_database_if_missing(dsn: str) -> None:
+def _create_database_if_missing(dsn: str, dbname: str) -> None:
     with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as conn:
-        if conn.execute("select from pg_database where datname = %s", [_DATABASE]).fetchone() is None:
-            conn.execute(sql.SQL("create database {}").format(sql.Identifier(_DATABASE)))
+        if conn.execute("select from pg_database where datname = %s", [dbname]).fetchone() is None:
+            conn.execute(sql.SQL("create database {}").format(sql.Identifier(dbname)))

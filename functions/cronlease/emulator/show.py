@@ -9,51 +9,39 @@ import psycopg
 from cronlease.emulator.scheduler import Hit
 
 _COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
-_TITLES = ("refresh_status", "opening_signals, counted by source", "opening_signals, the latest")
+_MOMENTS = {"locked": ("until", "locked_until"), "not_due": ("due at", "next_run_at")}
+_TITLES = ("refresh_status", "opening_signals by source", "opening_signals, the latest")
+_WIDEST = 32
 
 
 def hit_line(hit: Hit) -> str:
-    """Time, HTTP status, what came of it and why, and how long it took."""
+    """When it was sent, HTTP status, what came of it, how long it took, and the details."""
     kind, word, details = _story(hit)
-    sent = f"{hit.sent_at.astimezone():%H:%M:%S}"
-    return f"{sent}  #{hit.number:<4}{hit.status or '---'}  {kind:<8}{word:<14}{details}  [{hit.seconds:.2f} s]"
+    sent, status = f"{hit.sent_at.astimezone():%H:%M:%S}", hit.status or "---"
+    return f"{sent}  #{hit.number:<3} {status}  {kind:<7}  {word:<9} {hit.seconds:7.3f} s  {details}".rstrip()
 
 
 def _story(hit: Hit) -> tuple[str, str, str]:
-    body = hit.body
+    body, reason = hit.body, str(hit.body.get("reason"))
     if hit.error is not None:
         return "no", "answer", hit.error
     if body.get("skipped"):
-        until = {"locked": ("locked_until", "until"), "not_due": ("next_run_at", "due at")}.get(
-            str(body.get("reason"))
-        )
-        when = _clock(body.get(until[0])) if until else ""
-        return (
-            "skipped",
-            str(body.get("reason")),
-            f"{until[1]} {when}" if until and when else str(body.get("hint", "")),
-        )
+        word, key = _MOMENTS.get(reason, ("", ""))
+        moment = body.get(key)
+        return "skipped", reason, f"{word} {_clock(datetime.fromisoformat(moment))}" if moment else ""
     if body.get("ok"):
-        counts = ", ".join(f"{name} {body[name]}" for name in _COUNTS if body.get(name) is not None)
-        return "ok", str(body.get("status")), counts
-    return "not ok", str(body.get("reason") or body.get("status")), str(body.get("error", ""))
-
-
-def _clock(moment: object) -> str:
-    try:
-        return f"{datetime.fromisoformat(str(moment)).astimezone():%H:%M:%S}"
-    except ValueError:
-        return ""
+        counts = (f"{name} {body[name]}" for name in _COUNTS if body.get(name) is not None)
+        return "ok", str(body.get("status")), ", ".join(counts)
+    return "not ok", reason, str(body.get("error", ""))
 
 
 def rows_in_the_database(conninfo: str) -> str:
     """refresh_status, and the openings: counts and the latest few."""
     queries = Path(__file__).with_name("show.sql").read_text(encoding="utf-8").split(";\n")
-    zone = datetime.now().astimezone().strftime("%z")
     tables = []
     try:
-        with psycopg.connect(conninfo, connect_timeout=5, options="-c statement_timeout=5s") as conn:
-            conn.execute("select set_config('timezone', %s, true)", [f"<{zone}>{_posix_offset(zone)}"])
+        with psycopg.connect(conninfo, connect_timeout=5) as conn:
+            conn.execute("set local statement_timeout = '5s'")
             for title, query in zip(_TITLES, queries, strict=False):
                 cursor = conn.execute(query.encode())
                 names = [column.name for column in cursor.description or []]
@@ -64,14 +52,18 @@ def rows_in_the_database(conninfo: str) -> str:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as their widest cell; None is shown as nothing."""
+    """Columns as wide as their widest cell; a time is shown as the local time of day, null as nothing."""
     cells = [list(names), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
-    lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    lines.insert(1, "  " + "  ".join("-" * width for width in widths))
-    return "\n".join(line.rstrip() for line in lines) if rows else f"{lines[0]}\n  (no rows)"
+    cells.insert(1, ["-" * width for width in widths])
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    return "\n".join(f"  {line}".rstrip() for line in (lines if rows else [*lines, "(no rows)"]))
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= 32 else f"{text[:31]}…"
+    text = _clock(value) if isinstance(value, datetime) else "" if value is None else str(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _clock(moment: datetime) -> str:
+    return f"{moment.astimezone():%H:%M:%S}"

@@ -4,8 +4,8 @@ select
   last_status,
   run_count as runs,
   failures,
-  to_char(last_run_at, 'HH24:MI:SS') as last_run,
-  to_char(next_run_at, 'HH24:MI:SS') as next_run
+  last_run_at,
+  next_run_at
 from public.refresh_status
 order by function_name;
 
@@ -23,9 +23,9 @@ select
   external_id,
   title,
   location,
-  to_char(first_seen_at, 'HH24:MI:SS') as first_seen,
-  to_char(changed_at, 'HH24:MI:SS') as changed,
-  to_char(closed_at, 'HH24:MI:SS') as closed
+  first_seen_at,
+  changed_at,
+  closed_at
 from public.opening_signals
 order by greatest(first_seen_at, changed_at, closed_at) desc, source, external_id
 limit 6;

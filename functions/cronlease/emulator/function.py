@@ -1,0 +1,75 @@
+"""The function as a child process, under the real functions-framework. Knows nothing of who hits it."""
+
+import signal
+import socket
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx2
+
+from cronlease.emulator import child
+from cronlease.emulator.cluster import one_line
+
+_HOST = "127.0.0.1"
+# Longer than a run against the sample feeds, shorter than a person's patience.
+_DRAIN_SECONDS = 10.0
+
+
+class EmulatorError(Exception):
+    """It cannot go on; the message is one sentence that says why."""
+
+
+class FunctionProcess:
+    """`target` of `source`, served on loopback until the block ends; its output goes to `log`."""
+
+    def __init__(self, source: Path, target: str, port: int, env: dict[str, str], log: Path) -> None:
+        self.url = f"http://{_HOST}:{port}/"
+        self._log = log
+        command = [sys.executable, "-m", "functions_framework", "--source", str(source), "--target", target]
+        with log.open("wb") as output:
+            self._process = child.spawn(
+                [*command, "--host", _HOST, "--port", str(port)],
+                output=output,
+                env=env,
+                on_parent_death=signal.SIGTERM,  # SIGINT would not let it end its workers in order
+            )
+
+    def answers(self) -> bool:
+        """Whether it serves HTTP yet; raises when it has ended instead."""
+        self.check()
+        try:
+            httpx2.get(f"{self.url}health/live", timeout=5, trust_env=False)
+        except httpx2.TransportError:
+            return False
+        return True
+
+    def check(self) -> None:
+        status = self._process.poll()
+        if status is not None:
+            raise EmulatorError(f"the function ended with status {status}: {one_line(self._log.read_bytes())}")
+
+    def stop(self) -> None:
+        child.stop(self._process, [(signal.SIGTERM, _DRAIN_SECONDS)])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def check_port(port: int) -> None:
+    """Raises the sentence when somebody listens there already."""
+    with socket.socket() as probe:
+        if sys.platform != "win32":  # there it would let two share a port; here it forgives a recent end
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except PermissionError:
+            raise EmulatorError(f"port {port} is not yours to use: pass --port N") from None
+        except OSError:
+            raise EmulatorError(f"port {port} is in use: pass --port N") from None

@@ -1,0 +1,74 @@
+"""The house rules that no linter knows: who may import whom, and what a deployed function loads."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+FUNCTIONS = Path(__file__).parents[2] / "functions"
+PACKAGE = FUNCTIONS / "cronlease"
+
+# Each module may import only from floors below its own.
+FLOORS = [
+    {"cli"},
+    {"handler"},
+    {"hit"},
+    {"run"},
+    {"ending", "supervise", "transaction"},
+    {"claim", "lease"},
+    {"migrate"},
+    {"database"},
+    {"wall", "pool", "settings", "logs"},
+    {"outcome", "cadence", "trouble"},
+]
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules imported by the file, those only for type checking left out."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return found
+
+
+def test_imports_point_one_way() -> None:
+    floor_of = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    assert modules == set(floor_of), "give a new module its floor"
+    for module in modules:
+        for target in modules:
+            if f"cronlease.{target}" in imports_of(PACKAGE / f"{module}.py"):
+                assert floor_of[module] < floor_of[target], f"{module} must not import {target}"
+
+
+def test_only_the_database_module_knows_psycopg() -> None:
+    for path in PACKAGE.glob("*.py"):
+        knows = any(name.split(".")[0] == "psycopg" for name in imports_of(path))
+        assert knows == (path.stem == "database"), path.name
+
+
+def test_the_mechanism_and_the_job_know_nothing_of_each_other() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert not any(name.startswith("opening_signals") for name in imports_of(path)), path.name
+    for path in (FUNCTIONS / "opening_signals").rglob("*.py"):
+        assert not any(name.startswith("cronlease") for name in imports_of(path)), path.name
+
+
+def test_no_package_marker_stands_in_the_source_root() -> None:
+    assert not (FUNCTIONS / "__init__.py").exists()
+
+
+def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
+    probe = "import sys, main; print(*sorted(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", probe], cwd=FUNCTIONS, capture_output=True, text=True, check=True)
+    loaded = set(out.stdout.split())
+    heavy = {"cronlease.cli", "cronlease.emulator", "cronlease.migrate", "opening_signals", "httpx2", "freezegun"}
+    assert "cronlease.handler" in loaded
+    assert not heavy & loaded

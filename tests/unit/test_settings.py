@@ -1,0 +1,89 @@
+from datetime import timedelta
+
+import pytest
+
+from cronlease.cadence import Every
+from cronlease.settings import SettingsError, load
+
+
+def test_an_empty_environment_works() -> None:
+    settings = load({})
+    assert settings.lease == timedelta(minutes=5)
+    assert str(settings.every) == "10m..15m"
+    assert str(settings.backoff) == "20m..40m"
+    assert settings.limits().acquire == timedelta(seconds=10)
+    assert settings.limits().max_run == timedelta(minutes=15)
+
+
+def test_limits_that_were_not_set_follow_a_short_lease() -> None:
+    limits = load({"CRONLEASE_LEASE": "3s"}).limits()
+    assert limits.acquire <= limits.lease
+    assert limits.renew_every == timedelta(seconds=1)
+    assert limits.idle_in_transaction == timedelta(seconds=1.5)
+
+
+def test_the_run_limit_is_the_platforms_request_timeout() -> None:
+    assert load({"CLOUD_RUN_TIMEOUT_SECONDS": "120"}).limits().max_run == timedelta(minutes=2)
+    both = {"CLOUD_RUN_TIMEOUT_SECONDS": "120", "CRONLEASE_MAX_RUN": "90s"}
+    assert load(both).limits().max_run == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize(
+    ("environment", "names"),
+    [
+        (
+            {"CRONLEASE_LEASE": "5s", "CRONLEASE_ACQUIRE_TIMEOUT": "6s"},
+            ["CRONLEASE_ACQUIRE_TIMEOUT", "CRONLEASE_LEASE"],
+        ),
+        ({"CRONLEASE_MAX_RUN": "5s"}, ["CRONLEASE_MAX_RUN", "CRONLEASE_ACQUIRE_TIMEOUT"]),
+        ({"CRONLEASE_BACKOFF_CAP": "10m"}, ["CRONLEASE_BACKOFF_CAP", "CRONLEASE_BACKOFF"]),
+        ({"CRONLEASE_LEASE": "0.5s"}, ["CRONLEASE_LEASE"]),
+    ],
+)
+def test_numbers_that_cannot_hold_together_are_refused_by_name(environment: dict[str, str], names: list[str]) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(environment)
+    assert all(name in str(refused.value) for name in names)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
+    rule = load({"CRONLEASE_BACKOFF": "8h..9h"}).backoff_rule()
+    assert rule.cap == timedelta(hours=9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("CRONLEASE_LEASE", "soon", "CRONLEASE_LEASE: 'soon' is not a duration: write 90s, 5m, 2h or 1d"),
+        ("CRONLEASE_EVERY", "15m..10m", "CRONLEASE_EVERY: '15m..10m' is upside down: write 10m..15m"),
+        ("CRONLEASE_POOLER", "maybe", "CRONLEASE_POOLER is 'maybe'"),
+        ("CRONLEASE_BACKOFF_GROWTH", "0.5", "CRONLEASE_BACKOFF_GROWTH is '0.5'"),
+        ("CRONLEASE_AUTH", "token", "CRONLEASE_AUTH=token is not built yet"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_refused_in_one_sentence(name: str, value: str, sentence: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load({name: value})
+    assert str(refused.value).startswith(sentence)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert load({"CRONLEASE_LEASE": "", "DATABASE_URL": ""}) == load({})
+
+
+@pytest.mark.parametrize("mark", ["K_SERVICE", "KUBERNETES_SERVICE_HOST"])
+def test_on_a_platform_database_and_auth_must_be_said(mark: str) -> None:
+    with pytest.raises(SettingsError, match="set DATABASE_URL"):
+        load({mark: "x", "CRONLEASE_AUTH": "iam"})
+    with pytest.raises(SettingsError, match="CRONLEASE_AUTH is not set"):
+        load({mark: "x", "DATABASE_URL": "postgresql://h/d"})
+    assert load({mark: "x", "PGHOST": "h", "CRONLEASE_AUTH": "none"}).libpq_target
+
+
+def test_a_functions_own_lease_is_checked_too() -> None:
+    settings = load({"CRONLEASE_ACQUIRE_TIMEOUT": "8s"})
+    with pytest.raises(SettingsError, match="CRONLEASE_ACQUIRE_TIMEOUT is 8s"):
+        settings.check(lease=timedelta(seconds=5))
+    settings.check(backoff=Every.parse("1s..2s"))
