@@ -9,10 +9,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cronlease.emulator.postgres import EmbeddedPostgres
-from cronlease.migrate import migrate
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+
+from cronlease.emulator.postgres import EmbeddedPostgres
+from cronlease.migrate import migrate
 
 CONFIGURED = os.environ.pop("DATABASE_URL", None)
 

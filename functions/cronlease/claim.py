@@ -5,6 +5,7 @@ Fails closed: whatever goes wrong here is a skip with a reason and a log line, n
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -29,7 +30,11 @@ async def claim(
 ) -> Claim:
     """Asks for the lease, creating schema and row where they are missing; a reason says why not."""
     try:
-        claimed = await within(timeout, _acquire(function, query, database, settings))
+        asked_at = time.monotonic()
+        claimed = await database.ask_idle(query, timeout.total_seconds())
+        if claimed is None:
+            left = timeout - timedelta(seconds=time.monotonic() - asked_at)
+            claimed = await within(left, _acquire(function, query, database, settings))
         if claimed.reason != SkipReason.SCHEDULE_READ_ERROR:
             return claimed
         why = "its `every` is not a band such as 10m..15m: mend the row in refresh_schedule"
@@ -56,6 +61,7 @@ async def claim(
 
 
 async def _acquire(function: str, query: Query[Claim], database: Database, settings: Settings) -> Claim:
+    """The slow way, for what a plain answer on an open connection does not settle."""
     try:
         return await database.ask(query)
     except SchemaMissing:

@@ -58,12 +58,13 @@ class Ending:
             )
         if isinstance(error, CommitUnknown):
             return await self._unknown(error)
-        # Only a job that we cancelled ends this way for the lease's sake; its own error is its own failure,
-        # and the fence decides whether that may still be written down.
+        # Only a job that we cancelled ended for the sake of its lease or time; its own error is its own failure.
+        # Where the lease may be gone too, the fence decides whether the end can still be written.
         cancelled = isinstance(error, asyncio.CancelledError)
-        if isinstance(error, LeaseLost) or (cancelled and self._lease.lost):
+        overdue = isinstance(error, TimeIsUp) or (cancelled and self._lease.overdue)
+        if isinstance(error, LeaseLost) or (cancelled and self._lease.lost and not overdue):
             return self._lost()
-        if isinstance(error, TimeIsUp) or (cancelled and self._lease.overdue):
+        if overdue:
             limit = self._lease.limits.max_run.total_seconds()
             return await self._badly(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
         return await self._badly(FailReason.FAILED, _text(error), error)

@@ -50,14 +50,13 @@ def scheduled(
     def decorate(function: Any) -> Any:
         try:
             settings = load()
-            job = Job(
-                function.__name__,
+            job = Job.of(
                 function,
+                settings,
                 lease=duration(lease) if lease else None,
                 every=Every.parse(every) if every else None,
                 backoff=Every.parse(backoff) if backoff else None,
             )
-            settings.check(job.lease, job.backoff)
         except ValueError as error:
             # Not a traceback of the framework's: whoever starts this must read one sentence.
             raise SystemExit(f"cronlease cannot start {function.__name__}: {error}") from None
@@ -126,7 +125,7 @@ class Door:
         return _json({"live": True} if path == "/health/live" else {"ready": True}, request_id)
 
     async def _status(self, request_id: UUID) -> Response:
-        limit = self._settings.limits(self._job.lease).acquire
+        limit = self._job.limits.acquire
         try:
             found = await within(limit, self._connected().ask(read_refresh_status()))
         except (DatabaseTrouble, TimeoutError) as trouble:

@@ -28,22 +28,24 @@ class Refused(Exception):
 
 async def read_hit(request: "Request") -> Hit:
     """What was asked for, and who says so. Raises Refused."""
-    fields = _fields(await _body(request))
-    headers = request.headers
-    if headers.get("x-cloudscheduler") is None:
+    headers: dict[bytes, bytes] = dict(request.scope["headers"])
+    fields = _fields(await _body(request, headers))
+    if b"x-cloudscheduler" not in headers:
         return Hit(**fields)
     return Hit(
         trigger="cloud_scheduler",
-        job_name=_header(headers.get("x-cloudscheduler-jobname")),
-        schedule_time=_header(headers.get("x-cloudscheduler-scheduletime")),
+        job_name=_text(headers.get(b"x-cloudscheduler-jobname")),
+        schedule_time=_text(headers.get(b"x-cloudscheduler-scheduletime")),
         **fields,
     )
 
 
-async def _body(request: "Request") -> bytes:
+async def _body(request: "Request", headers: dict[bytes, bytes]) -> bytes:
+    length = headers.get(b"content-length", b"0")
+    if length == b"0" and b"transfer-encoding" not in headers:
+        return b""
     too_large = Refused(413, "body_too_large", f"the body is larger than {MOST_BYTES} bytes: send less in args")
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > MOST_BYTES:
+    if length.isdigit() and int(length) > MOST_BYTES:
         raise too_large
     body = b""
     async for chunk in request.stream():
@@ -111,5 +113,5 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _header(value: str | None) -> str | None:
-    return None if value is None else value.replace("\0", "")[:_HEADER_LENGTH]
+def _text(header: bytes | None) -> str | None:
+    return None if header is None else header.decode("latin-1").replace("\0", "")[:_HEADER_LENGTH]

@@ -38,6 +38,14 @@ class Pool(Generic[C]):
             self._slots.release()
             raise
 
+    async def take_idle(self) -> C | None:
+        """An idle connection without waiting, or None."""
+        if not self._idle or self._slots.locked():
+            return None
+        # Free, so this does not wait and nobody comes in between.
+        await self._slots.acquire()
+        return self._idle.pop()
+
     async def give(self, connection: C) -> None:
         self._slots.release()
         if self._is_reusable(connection):

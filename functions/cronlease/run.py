@@ -13,14 +13,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from cronlease.cadence import Every
+from cronlease.cadence import Backoff, Every
 from cronlease.claim import claim
 from cronlease.database import Database
 from cronlease.ending import Ending
 from cronlease.lease import Lease
 from cronlease.logs import log, redact
 from cronlease.outcome import Counts, Outcome, SkipReason, Status
-from cronlease.settings import Settings
+from cronlease.settings import Limits, Settings
 from cronlease.supervise import supervise
 from cronlease.transaction import Transaction
 from cronlease.wall import Claim, Finish, Query, acquire_refresh_lock, finish_refresh_run
@@ -33,13 +33,36 @@ _SKIP_LEVELS = {SkipReason.NOT_DUE: logging.DEBUG, SkipReason.PAUSED: logging.WA
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A registered function and what its decorator says of it; None leaves it to the environment."""
+    """A registered function with its times: its decorator's, or the environment's where that says nothing."""
 
     name: str
     function: Callable[[Any], Any]
-    lease: timedelta | None = None
-    every: Every | None = None
-    backoff: Every | None = None
+    limits: Limits
+    every: Every
+    backoff: Backoff
+    retention: timedelta
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[[Any], Any],
+        settings: Settings,
+        *,
+        name: str | None = None,
+        lease: timedelta | None = None,
+        every: Every | None = None,
+        backoff: Every | None = None,
+    ) -> "Job":
+        """Raises SettingsError when the function's own times do not fit the settings."""
+        settings.check(lease, backoff)
+        return cls(
+            name or function.__name__,
+            function,
+            settings.limits(lease),
+            every or settings.every,
+            settings.backoff_rule(backoff),
+            settings.retention,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +79,7 @@ class Hit:
 class Run:
     """One real run, as its job sees it."""
 
-    def __init__(self, job: Job, lease: Lease, claimed: Claim, database: Database, settings: Settings) -> None:
+    def __init__(self, job: Job, lease: Lease, claimed: Claim, database: Database) -> None:
         self.function = lease.function
         self.request_id = lease.request_id
         self.fence = lease.fence
@@ -68,9 +91,9 @@ class Run:
         self.entered_commit = False
         self._lease = lease
         self._database = database
-        self._retention = settings.retention
-        self._every = Every.parse(claimed.every) if claimed.every else job.every or settings.every
-        self._backoff = settings.backoff_rule(job.backoff)
+        self._retention = job.retention
+        self._every = Every.parse(claimed.every) if claimed.every else job.every
+        self._backoff = job.backoff
         self._failures = claimed.failures or 0
         self._partial: str | None = None
 
@@ -148,7 +171,7 @@ async def run_once(
     """One hit: claims the lease and runs the job, or skips. Never raises for what a run can do wrong."""
     request_id = request_id or uuid4()
     asked_at = time.monotonic()
-    limits = settings.limits(job.lease)
+    limits = job.limits
     query = acquire_refresh_lock(
         job.name,
         request_id,
@@ -158,13 +181,13 @@ async def run_once(
         job_name=hit.job_name,
         schedule_time=hit.schedule_time,
         args=hit.args,
-        backoff=settings.backoff_rule(job.backoff).band.high,
+        backoff=job.backoff.band.high,
     )
     claimed = await claim(job.name, request_id, query, database, settings, limits.acquire)
     if not claimed.acquired or claimed.fence is None:
         return _skip(job.name, request_id, claimed)
     lease = Lease(job.name, request_id, claimed.fence, limits, asked_at)
-    run = Run(job, lease, claimed, database, settings)
+    run = Run(job, lease, claimed, database)
     error = await supervise(job.function, run, lease, database)
     return await Ending(run, lease, database, asked_at).of(error)
 

@@ -1,37 +1,26 @@
-"""Environment -> frozen Settings, checked once at the start: numbers that cannot hold together refuse to start.
+"""Environment -> frozen Settings, checked once at the start: what cannot hold together refuses to start.
 
-A limit that was not set is derived from the lease; only limits that were set can be refused.
+A limit that was not set is derived from the lease; only limits that were set can be refused. A plain dataclass, not
+a pydantic model: importing pydantic would be a fifth of the time to the first answer of a cold start.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from typing import Any
 
 from cronlease.cadence import Backoff, Every, duration, written
 
 PREFIX = "CRONLEASE_"
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 _PLATFORM_MARKS = ("K_SERVICE", "KUBERNETES_SERVICE_HOST")
+_EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
+_BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
 
 
 class SettingsError(ValueError):
     """A setting a person must mend; the text is one sentence that says how."""
-
-
-def _duration(value: Any) -> Any:
-    return duration(value) if isinstance(value, str) else value
-
-
-def _band(value: Any) -> Any:
-    return Every.parse(value) if isinstance(value, str) else value
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
-Band = Annotated[Every, BeforeValidator(_band)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +44,26 @@ class Limits:
         return min(timedelta(seconds=2), self.lease / 2)
 
 
-class Settings(BaseModel):
-    """The environment as the program sees it. Field x is the variable CRONLEASE_X."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The environment as the program sees it. Field x is the variable CRONLEASE_X, except the first three."""
 
     database_url: str | None = None
-    on_platform: bool = False
     libpq_target: bool = False
+    on_platform: bool = False
 
-    lease: Duration = timedelta(minutes=5)
-    every: Band = Every(timedelta(minutes=10), timedelta(minutes=15))
-    backoff: Band = Every(timedelta(minutes=20), timedelta(minutes=40))
-    backoff_growth: Annotated[float, Field(ge=1, le=10)] = 1
-    backoff_cap: Duration | None = None
-    max_run: Duration | None = None
-    acquire_timeout: Duration | None = None
-    drain_seconds: Annotated[float, Field(ge=0)] = 6
-    retention: Duration = timedelta(days=30)
-    auth: Literal["none", "iam"] | None = None
-    pooler: Literal["auto", "none", "transaction"] = "auto"
-    migrate: Literal["auto", "never"] = "auto"
-    data_dir: str | None = None
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    lease: timedelta = timedelta(minutes=5)
+    every: Every = _EVERY
+    backoff: Every = _BACKOFF
+    backoff_growth: float = 1
+    backoff_cap: timedelta | None = None
+    max_run: timedelta | None = None
+    acquire_timeout: timedelta | None = None
+    retention: timedelta = timedelta(days=30)
+    auth: str | None = None
+    pooler: str = "auto"
+    migrate: str = "auto"
+    log_level: str = "INFO"
 
     def limits(self, lease: timedelta | None = None) -> Limits:
         """The limits for that lease, or for the default one."""
@@ -90,42 +76,22 @@ class Settings(BaseModel):
 
     def backoff_rule(self, band: Every | None = None) -> Backoff:
         band = band or self.backoff
-        cap = self.backoff_cap or max(timedelta(hours=6), band.high)
-        return Backoff(band, self.backoff_growth, cap)
+        return Backoff(band, self.backoff_growth, self.backoff_cap or max(timedelta(hours=6), band.high))
 
     def check(self, lease: timedelta | None = None, backoff: Every | None = None) -> None:
         """Raises the sentence for the first pair that cannot hold together, for one function's own values."""
         lease, band = lease or self.lease, backoff or self.backoff
-        pairs: tuple[tuple[str, timedelta | None, str, timedelta, str], ...] = (
-            ("CRONLEASE_ACQUIRE_TIMEOUT", self.acquire_timeout, "CRONLEASE_LEASE", lease, "at most"),
-            (
-                "CRONLEASE_MAX_RUN",
-                self.max_run,
-                "CRONLEASE_ACQUIRE_TIMEOUT",
-                self.limits(lease).acquire,
-                "above",
-            ),
-            (
-                "CRONLEASE_BACKOFF_CAP",
-                self.backoff_cap,
-                "the upper end of CRONLEASE_BACKOFF",
-                band.high,
-                "at least",
-            ),
-        )
+        acquire = self.limits(lease).acquire
         if lease < timedelta(seconds=1):
             raise SettingsError(f"CRONLEASE_LEASE is {written(lease)}: a lease is at least 1s")
-        for name, value, other, bound, rule in pairs:
-            broken = (
-                value is not None
-                and {
-                    "at most": value > bound,
-                    "above": value <= bound,
-                    "at least": value < bound,
-                }[rule]
+        if self.acquire_timeout is not None and self.acquire_timeout > lease:
+            raise _unfit("CRONLEASE_ACQUIRE_TIMEOUT", self.acquire_timeout, "at most", "CRONLEASE_LEASE", lease)
+        if self.max_run is not None and self.max_run <= acquire:
+            raise _unfit("CRONLEASE_MAX_RUN", self.max_run, "longer than", "CRONLEASE_ACQUIRE_TIMEOUT", acquire)
+        if self.backoff_cap is not None and self.backoff_cap < band.high:
+            raise _unfit(
+                "CRONLEASE_BACKOFF_CAP", self.backoff_cap, "at least", "the end of CRONLEASE_BACKOFF", band.high
             )
-            if value is not None and broken:
-                raise SettingsError(f"{name} is {written(value)}, but it must be {rule} {other}, {written(bound)}")
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
@@ -133,26 +99,69 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     env = os.environ if environ is None else environ
     values: dict[str, Any] = {
         "database_url": env.get("DATABASE_URL") or None,
-        "on_platform": any(env.get(mark) for mark in _PLATFORM_MARKS),
         "libpq_target": any(env.get(name) for name in _LIBPQ_TARGETS),
+        "on_platform": any(env.get(mark) for mark in _PLATFORM_MARKS),
     }
-    for name in Settings.model_fields:
-        text = env.get(PREFIX + name.upper())
-        if text and name not in values:
-            values[name] = text
-    platform_timeout = env.get("CLOUD_RUN_TIMEOUT_SECONDS", "")
-    if "max_run" not in values and platform_timeout.isdigit() and int(platform_timeout) > 0:
-        values["max_run"] = f"{platform_timeout}s"
-    if values.get("auth") in ("oidc", "token"):
-        raise SettingsError(f"CRONLEASE_AUTH={values['auth']} is not built yet: use iam, or none on your own machine")
-    try:
-        settings = Settings(**values)
-    except ValidationError as error:
-        raise SettingsError(_sentence(error)) from None
+    for name, read in _READERS.items():
+        if text := env.get(PREFIX + name.upper()):
+            values[name] = _read(PREFIX + name.upper(), text, read)
+    # A timeout of 0 is how the platform writes that there is none.
+    if "max_run" not in values and env.get("CLOUD_RUN_TIMEOUT_SECONDS", "0") not in ("0", ""):
+        name = "CLOUD_RUN_TIMEOUT_SECONDS"
+        values["max_run"] = _read(name, env[name], lambda seconds: duration(seconds + "s"))
+    settings = Settings(**values)
     settings.check()
     if settings.on_platform:
         _check_platform(settings)
     return settings
+
+
+def _read(name: str, text: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise SettingsError(f"{name}: {error}") from None
+
+
+def _growth(text: str) -> float:
+    try:
+        growth = float(text)
+    except ValueError:
+        growth = 0
+    if not 1 <= growth <= 10:
+        raise ValueError(f"{text!r} is not a number from 1 to 10")
+    return growth
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text!r} is not one of {', '.join(words)}")
+        return text
+
+    return read
+
+
+def _auth(text: str) -> str:
+    if text in ("oidc", "token"):
+        raise ValueError(f"{text!r} is not built yet: write iam where the platform checks callers, or none")
+    return _one_of("none", "iam")(text)
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "lease": duration,
+    "every": Every.parse,
+    "backoff": Every.parse,
+    "backoff_growth": _growth,
+    "backoff_cap": duration,
+    "max_run": duration,
+    "acquire_timeout": duration,
+    "retention": duration,
+    "auth": _auth,
+    "pooler": _one_of("auto", "none", "transaction"),
+    "migrate": _one_of("auto", "never"),
+    "log_level": _one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+}
 
 
 def _check_platform(settings: Settings) -> None:
@@ -164,8 +173,5 @@ def _check_platform(settings: Settings) -> None:
         raise SettingsError("CRONLEASE_AUTH is not set: write iam where the platform checks callers, or none")
 
 
-def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
-    name = PREFIX + str(first["loc"][0]).upper()
-    reason = first["msg"].removeprefix("Value error, ")
-    return f"{name}: {reason}" if "error" in first.get("ctx", {}) else f"{name} is {first['input']!r}: {reason}"
+def _unfit(name: str, value: timedelta, rule: str, other: str, bound: timedelta) -> SettingsError:
+    return SettingsError(f"{name} is {written(value)}, but it must be {rule} {other}, {written(bound)}")

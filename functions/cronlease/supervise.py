@@ -15,8 +15,7 @@ from cronlease.database import Database
 from cronlease.lease import Heartbeat, Lease
 from cronlease.logs import log
 
-# For a cancelled job to clean up, and for a commit that is already under way to end.
-_GRACE_SECONDS = 5.0
+_MOST_GRACE_SECONDS = 5.0
 
 
 async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database: Database) -> BaseException | None:
@@ -62,11 +61,13 @@ async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.E
 
 async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None:
     """A job on the event loop is cancelled; a plain one can only be given the time to see it in run.check()."""
+    # Short enough for the end of an overdue run to be written while its last renewal lasts.
+    grace = min(_MOST_GRACE_SECONDS, lease.limits.renew_every.total_seconds())
     if lease.committing:
-        await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+        await asyncio.wait({task}, timeout=grace)
     if cancel:
         task.cancel()
-    await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+    await asyncio.wait({task}, timeout=grace)
 
 
 def _in_thread(job: Callable[[Any], Any], run: Any) -> Awaitable[None]:

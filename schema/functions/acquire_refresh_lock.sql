@@ -24,51 +24,67 @@ create or replace function public.acquire_refresh_lock(
   out failures integer
 )
 language plpgsql
-set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
   v_row public.refresh_schedule;
+  v_id integer;
   v_now timestamptz := clock_timestamp();
   v_orphans integer;
 begin
-  acquired := false;
-  select s.* into v_row
+  select
+    false,
+    public.refresh_skip_reason(s, p_request_id, p_force, v_now),
+    s.locked_by,
+    s.locked_until,
+    s.next_run_at,
+    s.id
+  into acquired, reason, locked_by, locked_until, next_run_at, v_id
   from public.refresh_schedule s
   where s.function_name = p_function_name;
-  if not found then
+  if reason is not null then
+    return;
+  end if;
+
+  if v_id is null then
     raise exception 'there is no schedule named "%": create it with ensure_schedule', p_function_name
       using errcode = 'CL002';
   end if;
-
-  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
-  if reason is null then
-    if p_lease is null or p_lease <= interval '0' then
-      raise exception 'a lease must be longer than zero, not %', p_lease using errcode = '22023';
-    end if;
-    if not pg_try_advisory_xact_lock(1, v_row.id) then
-      -- Another hit is claiming this row right now; it wins.
-      reason := 'locked';
-    else
-      select s.* into v_row
-      from public.refresh_schedule s
-      where s.function_name = p_function_name
-      for no key update skip locked;
-      if not found then
-        -- The holder's data transaction has the row; its lock is the exclusion, whatever the clock says.
-        reason := 'locked';
-      else
-        v_now := clock_timestamp();
-        reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
-      end if;
-    end if;
+  if p_lease is null or p_lease <= interval '0' then
+    raise exception 'a lease must be longer than zero, not %', p_lease using errcode = '22023';
   end if;
-
-  locked_by := v_row.locked_by;
-  -- Clients cannot read an infinite time: forever is told as null.
-  locked_until := case when isfinite(v_row.locked_until) then v_row.locked_until end;
-  next_run_at := case when isfinite(v_row.next_run_at) then v_row.next_run_at end;
+  -- Nothing below waits for a row; this bounds a wait for a table that is being changed. Not a set clause
+  -- of the function: every skip would pay for it.
+  perform set_config('lock_timeout', '2s', true);
+  if not pg_try_advisory_xact_lock(1, v_id) then
+    -- Another hit is claiming this row right now; it wins.
+    reason := 'locked';
+    return;
+  end if;
+  select s.* into v_row
+  from public.refresh_schedule s
+  where s.id = v_id
+  for no key update skip locked;
+  if not found then
+    -- The holder's data transaction has the row; its lock is the exclusion, whatever the clock says.
+    reason := 'locked';
+    return;
+  end if;
+  v_now := clock_timestamp();
+  reason := coalesce(
+    public.refresh_skip_reason(v_row, p_request_id, p_force, v_now),
+    -- A cadence that cannot be read must be mended by a person before the job may run.
+    case
+      when v_row.every !~ '^\d+(\.\d+)?[smhd](\.\.\d+(\.\d+)?[smhd])?$' then 'schedule_read_error'
+      when split_part(v_row.every, '..', 1)::interval > nullif(split_part(v_row.every, '..', 2), '')::interval
+        then 'schedule_read_error'
+    end
+  );
   if reason is not null then
+    -- Most often another hit claimed the row, and perhaps finished, since it was read.
+    locked_by := v_row.locked_by;
+    locked_until := v_row.locked_until;
+    next_run_at := v_row.next_run_at;
     return;
   end if;
 
@@ -76,17 +92,19 @@ begin
     -- The same request asks again: its first answer was lost on the way. Same run, same fence.
     update public.refresh_schedule s
     set locked_until = v_now + p_lease
-    where s.id = v_row.id
+    where s.id = v_id
     returning s.locked_until into locked_until;
     select r.args into args
     from public.refresh_runs r
     where r.request_id = p_request_id;
   else
+    -- At most one run of a function is open, and it is the newest.
     update public.refresh_runs r
     set status = 'abandoned',
         finished_at = v_now,
         error = 'the run never finished: its process died or lost its lease'
     where r.function_name = p_function_name
+      and r.fence = v_row.fence
       and r.status = 'running';
     get diagnostics v_orphans = row_count;
 
@@ -95,13 +113,13 @@ begin
     update public.refresh_schedule s
     set locked_by = p_request_id::text,
         locked_until = v_now + p_lease,
-        fence = s.fence + 1,
-        abandoned = s.abandoned + v_orphans,
+        fence = v_row.fence + 1,
+        abandoned = v_row.abandoned + v_orphans,
         next_run_at = case
-          when s.abandoned + v_orphans >= 3 then v_now + p_backoff
-          else s.next_run_at
+          when v_row.abandoned + v_orphans >= 3 then v_now + p_backoff
+          else v_row.next_run_at
         end
-    where s.id = v_row.id
+    where s.id = v_id
     returning s.fence, s.locked_by, s.locked_until, s.next_run_at
     into v_row.fence, locked_by, locked_until, next_run_at;
 

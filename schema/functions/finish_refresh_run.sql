@@ -23,20 +23,34 @@ set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
-  v_row public.refresh_schedule;
-  v_now timestamptz;
+  v_now timestamptz := clock_timestamp();
+  v_done boolean := p_status in ('success', 'partial');
 begin
   if p_status is null or p_status not in ('success', 'partial', 'failed', 'interrupted') then
     raise exception 'a run ends as success, partial, failed or interrupted, not %', p_status
       using errcode = '22023';
   end if;
 
-  select s.* into v_row
-  from public.refresh_schedule s
+  update public.refresh_schedule s
+  set locked_by = null,
+      locked_until = null,
+      next_run_at = case when not (s.once and v_done) then v_now + coalesce(p_delay, interval '0') end,
+      completed_at = case when s.once and v_done then v_now end,
+      last_run_at = v_now,
+      last_status = p_status,
+      last_error = p_error,
+      failures = case p_status
+        when 'failed' then s.failures + 1
+        when 'interrupted' then s.failures
+        else 0
+      end,
+      abandoned = 0,
+      run_count = s.run_count + 1
   where s.function_name = p_function_name
     and s.locked_by = p_request_id::text
     and s.fence = p_fence
-  for no key update;
+  returning p_status, s.next_run_at
+  into status, next_run_at;
   if not found then
     select r.status, r.next_run_at into status, next_run_at
     from public.refresh_runs r
@@ -51,30 +65,6 @@ begin
     return;
   end if;
 
-  v_now := clock_timestamp();
-  status := p_status;
-  next_run_at := v_now + coalesce(p_delay, interval '0');
-  if v_row.once and p_status in ('success', 'partial') then
-    next_run_at := null;
-  end if;
-
-  update public.refresh_schedule s
-  set locked_by = null,
-      locked_until = null,
-      next_run_at = finish_refresh_run.next_run_at,
-      completed_at = case when s.once and p_status in ('success', 'partial') then v_now end,
-      last_run_at = v_now,
-      last_status = p_status,
-      last_error = p_error,
-      failures = case p_status
-        when 'failed' then s.failures + 1
-        when 'interrupted' then s.failures
-        else 0
-      end,
-      abandoned = 0,
-      run_count = s.run_count + 1
-  where s.id = v_row.id;
-
   update public.refresh_runs r
   set status = p_status,
       finished_at = v_now,
@@ -87,15 +77,22 @@ begin
       next_run_at = finish_refresh_run.next_run_at
   where r.request_id = p_request_id;
 
-  delete from public.refresh_runs r
-  where r.request_id in (
-    select old.request_id
+  if exists (
+    select
     from public.refresh_runs old
     where old.function_name = p_function_name
       and old.started_at < v_now - p_retention
-      and old.request_id <> p_request_id
-    order by old.started_at
-    limit 100
-  );
+  ) then
+    delete from public.refresh_runs r
+    where r.request_id in (
+      select old.request_id
+      from public.refresh_runs old
+      where old.function_name = p_function_name
+        and old.started_at < v_now - p_retention
+        and old.request_id <> p_request_id
+      order by old.started_at
+      limit 100
+    );
+  end if;
 end
 $$;

@@ -27,7 +27,7 @@ class Room:
         settings = load({f"CRONLEASE_{name.upper()}": value for name, value in environment.items()})
         database = Database(self.dsn, pooler=settings.pooler)
         try:
-            return await run_once(Job(NAME, job), Hit(force=force), database, settings)
+            return await run_once(Job.of(job, settings, name=NAME), Hit(force=force), database, settings)
         finally:
             await database.close()
 

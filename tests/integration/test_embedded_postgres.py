@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronlease.emulator import cluster
+from cronlease.emulator.cluster import password_file
 from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir, wheel_bin_dir
 
 ROOT = os.geteuid() == 0
@@ -93,10 +93,10 @@ def test_a_cold_start_answers_as_an_unprivileged_server_of_our_own(data_dir: Pat
 
 def test_a_wrong_password_is_refused(data_dir: Path) -> None:
     with EmbeddedPostgres.start(data_dir, fsync=False) as server:
-        secret = cluster.read_password(data_dir / "cluster")
-        assert (data_dir / "cluster" / "cronlease_password").stat().st_mode & 0o077 == 0
+        kept = password_file(data_dir / "cluster")
+        assert kept.stat().st_mode & 0o077 == 0
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-            psycopg.connect(server.dsn.replace(secret, "guess"))
+            psycopg.connect(server.dsn.replace(kept.read_text(), "guess"))
 
 
 def test_a_second_process_joins_and_does_not_stop_the_server(data_dir: Path) -> None:

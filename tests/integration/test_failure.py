@@ -223,11 +223,11 @@ def test_a_server_that_restarted_costs_no_run(room: Room) -> None:
     from cronlease.run import Hit, Job, run_once
     from cronlease.settings import load
 
-    async def hits() -> list[object]:
+    async def hits() -> list[Status | None]:
         database, settings = Database(room.dsn), load({})
         answers = []
         for _ in range(3):
-            outcome = await run_once(Job("tick", job), Hit(force=True), database, settings)
+            outcome = await run_once(Job.of(job, settings, name="tick"), Hit(force=True), database, settings)
             answers.append(outcome.status)
             _cut_all(room.dsn)
         await database.close()

@@ -298,7 +298,8 @@ def test_the_arguments_of_a_hit_override_those_of_the_row_for_that_run(room: Roo
 
     async def hit() -> None:
         database = Database(room.dsn)
-        await run_once(Job("tick", job), Hit(args={"b": 2}), database, load({}))
+        settings = load({})
+        await run_once(Job.of(job, settings, name="tick"), Hit(args={"b": 2}), database, settings)
         await database.close()
 
     asyncio.run(hit())

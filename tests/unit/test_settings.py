@@ -57,9 +57,9 @@ def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
     [
         ("CRONLEASE_LEASE", "soon", "CRONLEASE_LEASE: 'soon' is not a duration: write 90s, 5m, 2h or 1d"),
         ("CRONLEASE_EVERY", "15m..10m", "CRONLEASE_EVERY: '15m..10m' is upside down: write 10m..15m"),
-        ("CRONLEASE_POOLER", "maybe", "CRONLEASE_POOLER is 'maybe'"),
-        ("CRONLEASE_BACKOFF_GROWTH", "0.5", "CRONLEASE_BACKOFF_GROWTH is '0.5'"),
-        ("CRONLEASE_AUTH", "token", "CRONLEASE_AUTH=token is not built yet"),
+        ("CRONLEASE_POOLER", "maybe", "CRONLEASE_POOLER: 'maybe' is not one of auto, none, transaction"),
+        ("CRONLEASE_BACKOFF_GROWTH", "0.5", "CRONLEASE_BACKOFF_GROWTH: '0.5' is not a number from 1 to 10"),
+        ("CRONLEASE_AUTH", "token", "CRONLEASE_AUTH: 'token' is not built yet"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_refused_in_one_sentence(name: str, value: str, sentence: str) -> None:

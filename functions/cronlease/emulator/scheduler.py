@@ -43,7 +43,9 @@ class Scheduler:
         self._url = url
         self._every = every
         self._answered = answered
-        self._client = httpx2.Client(timeout=_ATTEMPT_DEADLINE, trust_env=False)
+        # A connection per hit: one kept for the next could be closed by the server just as it is used.
+        unkept = httpx2.Limits(max_keepalive_connections=0)
+        self._client = httpx2.Client(timeout=_ATTEMPT_DEADLINE, limits=unkept, trust_env=False)
         self._stopping = threading.Event()
         self._hits: list[threading.Thread] = []
         self._ticker = threading.Thread(target=self._tick, daemon=True)

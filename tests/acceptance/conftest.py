@@ -1,0 +1,105 @@
+"""The function as it is deployed: a real functions-framework process, hit over real HTTP."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+import pytest
+
+from tests.integration.conftest import Room, wait_until
+
+FUNCTIONS = Path(__file__).parents[2] / "functions"
+JOBS = Path(__file__).parent / "jobs.py"
+
+
+@dataclass
+class Served:
+    """A running function: its address, its process, and what it has logged."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log_file: Path
+
+    def hit(self, path: str = "/", *, method: str = "POST", **request: Any) -> httpx2.Response:
+        return httpx2.request(method, self.url + path, timeout=30, **request)
+
+    def force(self, **args: Any) -> dict[str, Any]:
+        body: dict[str, Any] = self.hit(json={"force": True, "args": args}).json()
+        return body
+
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{")]
+
+
+class Serve(Protocol):
+    def __call__(self, dsn: str | None, *, target: str = ..., source: Path = ..., **environment: str) -> Served: ...
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """Ours without what a developer's shell may have set for a database or for us."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CRONLEASE_", "PG", "DATABASE_URL", "K_"))}
+    return {**kept, "PYTHONPATH": str(FUNCTIONS), **extra}
+
+
+def command(target: str, source: Path, port: int) -> list[str]:
+    where = ["--host", "127.0.0.1", "--port", str(port)]
+    return [sys.executable, "-m", "functions_framework", "--source", str(source), "--target", target, *where]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with ExitStack() as stack:
+
+        def start(dsn: str | None, *, target: str = "tick", source: Path = JOBS, **environment: str) -> Served:
+            port = free_port()
+            log = Path(stack.enter_context(tempfile.NamedTemporaryFile(suffix=".log")).name)
+            if dsn is not None:
+                environment["DATABASE_URL"] = dsn
+            with log.open("wb") as out:
+                process = subprocess.Popen(
+                    command(target, source, port), env=clean_environment(**environment), stdout=out, stderr=out
+                )
+            stack.callback(stop, process)
+            served = Served(f"http://127.0.0.1:{port}", process, log)
+            wait_until(lambda: answers(served), 30)
+            return served
+
+        yield start
+
+
+def answers(served: Served) -> bool:
+    assert served.process.poll() is None, served.log_file.read_text()
+    try:
+        return served.hit("/health/live", method="GET").status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def room(dsn: str) -> Room:
+    return Room(dsn)

@@ -1,0 +1,128 @@
+"""Starting: what refuses to start, and what starts and then fails closed without saying a secret."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, clean_environment, command, free_port
+from tests.integration.conftest import Room, wait_until
+
+MAIN = FUNCTIONS / "main.py"
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"CRONLEASE_LEASE": "soon"}, ["CRONLEASE_LEASE", "90s, 5m, 2h or 1d"]),
+        (
+            {"CRONLEASE_LEASE": "2s", "CRONLEASE_ACQUIRE_TIMEOUT": "3s"},
+            ["CRONLEASE_LEASE", "CRONLEASE_ACQUIRE_TIMEOUT"],
+        ),
+        ({"K_SERVICE": "f", "DATABASE_URL": "postgresql://h/d"}, ["CRONLEASE_AUTH"]),
+        ({"K_SERVICE": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
+    ],
+)
+def test_settings_that_cannot_hold_refuse_to_start_in_one_sentence(
+    environment: dict[str, str], said: list[str]
+) -> None:
+    ended = subprocess.run(
+        command("tick", JOBS, free_port()),
+        env=clean_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert ended.returncode != 0
+    assert "Traceback" not in ended.stderr
+    (sentence,) = ended.stderr.strip().splitlines()
+    assert all(word in sentence for word in said)
+
+
+def test_a_function_whose_database_is_down_answers_fast_and_keeps_its_secrets(serve: Serve) -> None:
+    served = serve("postgresql://me:wr0ng-s3cret@127.0.0.1:1/db")
+    started = time.monotonic()
+    body = served.hit().json()
+    assert (body["ok"], body["skipped"], body["reason"]) == (True, True, "schedule_read_error")
+    assert time.monotonic() - started < 5
+    assert served.hit("/status", method="GET").status_code == 503
+    assert served.hit("/health/ready", method="GET").status_code == 200
+    (line,) = [line for line in served.log() if line.get("action") == "run_skipped"]
+    assert line["severity"] == "ERROR"
+    assert "DATABASE_URL" in line["message"]
+    assert "s3cret" not in served.log_file.read_text()
+
+
+def test_libpq_s_own_variables_name_the_database(serve: Serve, room: Room) -> None:
+    room.query("create table effect (request_id uuid)")
+    parts = conninfo_to_dict(room.dsn)
+    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+    environment: Any = {variable: str(parts[key]) for key, variable in names.items() if parts.get(key)}
+    served = serve(None, **environment)
+    assert served.hit().json()["status"] == "success"
+    assert room.runs() == ["success"]
+
+
+def test_without_a_database_the_embedded_one_is_used_and_goes_with_the_function(serve: Serve) -> None:
+    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
+        Path(place).chmod(0o755)
+        served = serve(None, target="refresh_opening_signals", source=MAIN, CRONLEASE_DATA_DIR=place)
+        body = served.hit().json()
+        assert (body["status"], body["fetched"]) == ("success", 0), body
+        assert "CRONLEASE_SOURCES" in body["hint"]
+        assert served.hit().json()["reason"] == "not_due"
+        served.process.kill()
+        served.process.wait()
+        # The worker sees its server gone, and the database sees its worker gone.
+        wait_until(lambda: not _processes_in(place), 30)
+
+
+def _processes_in(place: str) -> list[str]:
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if place in line]
+
+
+def test_migrate_is_a_command_that_can_be_repeated(empty_dsn: str) -> None:
+    room = Room(empty_dsn)
+    migrate = [sys.executable, "-m", "cronlease.cli", "migrate"]
+    environment = clean_environment(DATABASE_URL=empty_dsn)
+    first, second = (
+        subprocess.run(migrate, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
+    assert "applied 0001_refresh_schedule" in first
+    assert second == "The schema is up to date.\n"
+    assert room.query("select count(*) from refresh_schedule") == [(0,)]
+
+
+def test_migrate_says_in_one_sentence_why_it_cannot(empty_dsn: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cronlease.cli", "migrate"],
+        env=clean_environment(DATABASE_URL="postgresql://me:wr0ng-s3cret@127.0.0.1:1/db"),
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Error: ")
+    assert "s3cret" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_schema_is_found_in_an_installed_package(tmp_path: Path) -> None:
+    """A wheel has schema/ inside the package; here the package is laid out as the wheel lays it out."""
+    import shutil
+
+    shutil.copytree(FUNCTIONS / "cronlease", tmp_path / "cronlease")
+    shutil.copytree(FUNCTIONS.parent / "schema", tmp_path / "cronlease" / "schema")
+    probe = "from cronlease import migrate as m; print(m.__file__, [f.name for f in m.schema_files('migrations')])"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", probe], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert str(tmp_path) in ended.stdout
+    assert "0001_refresh_schedule" in ended.stdout

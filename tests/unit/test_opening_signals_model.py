@@ -1,0 +1,146 @@
+"""An opening is storable or it is none, and its hash changes exactly when what is stored changes."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opening_signals.model import Opening, canonical
+
+FIELDS: dict[str, Any] = {
+    "external_id": "4012345",
+    "title": "Store Manager",
+    "organization": "Acme",
+    "location": "Leeds, UK",
+    "url": "https://boards.example/acme/jobs/4012345",
+    "posted_at": "2026-11-02T14:00:00-05:00",
+}
+
+
+def opening(item: Any = None, **changes: Any) -> Opening:
+    return Opening.of({"id": 1} if item is None else item, **{**FIELDS, **changes})
+
+
+def test_text_is_stripped_and_blank_text_is_none() -> None:
+    made = opening(title="  Baker\n", organization=" ", location="", url="", posted_at="")
+    assert (made.title, made.organization, made.location, made.url, made.posted_at) == (
+        "Baker",
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("2026-11-02T14:00:00-05:00", datetime(2026, 11, 2, 19, tzinfo=UTC)),
+        ("2026-11-02T14:00:00Z", datetime(2026, 11, 2, 14, tzinfo=UTC)),
+        ("2026-11-02T14:00:00", datetime(2026, 11, 2, 14, tzinfo=UTC)),
+        ("2026-11-02", datetime(2026, 11, 2, tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_kept_in_utc(written: str, meant: datetime) -> None:
+    made = opening(posted_at=written).posted_at
+    assert made == meant
+    assert made.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("external_id", ""),
+        ("external_id", "x" * 501),
+        ("external_id", "a\0b"),
+        ("external_id", 7),
+        ("title", " "),
+        ("title", None),
+        ("title", "\ud800"),
+        ("title", "x" * 1001),
+        ("location", 7),
+        ("organization", "Ac\0me"),
+        ("url", "javascript:alert(1)"),
+        ("url", "//boards.example/1"),
+        ("url", "https://"),
+        ("url", "https://boards.example/a b"),
+        ("posted_at", "yesterday"),
+        ("posted_at", "2026"),
+        ("posted_at", "1900-01-01T00:00:00.000"),
+        ("posted_at", "0001-01-01T00:00:00+05:00"),
+        ("posted_at", "9999-12-31T23:59:59-05:00"),
+        ("posted_at", 1762770000000),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=field):
+        opening(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ({"a": "x\0y"}, "NUL"),
+        ({"a\0": 1}, "NUL"),
+        ({"a": "\\\0"}, "NUL"),
+        ({"a": "\ud83d"}, "surrogate"),
+        ({"a": float("nan")}, "number"),
+        ({"a": float("inf")}, "number"),
+        ({"a": "x" * 1_000_001}, "large"),
+        (json.loads("[" * 101 + "]" * 101), "deep"),
+    ],
+)
+def test_an_item_that_jsonb_cannot_hold_is_refused(item: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        canonical(item)
+
+
+def test_an_item_may_talk_about_nul_and_have_many_parts() -> None:
+    assert canonical({"a": "\\u0000"}) == r'{"a":"\\u0000"}'
+    assert canonical([[] for _ in range(500)])
+
+
+def test_the_order_of_keys_is_no_change() -> None:
+    assert (
+        opening({"a": 1, "b": {"c": 2, "d": 3}}).content_hash == opening({"b": {"d": 3, "c": 2}, "a": 1}).content_hash
+    )
+
+
+def test_the_same_moment_in_another_zone_is_no_change() -> None:
+    later = datetime(2026, 11, 2, 19, tzinfo=UTC).astimezone(timezone(timedelta(hours=3)))
+    assert opening(posted_at=later.isoformat()).content_hash == opening().content_hash
+
+
+@pytest.mark.parametrize("field", ["title", "organization", "location", "url", "posted_at"])
+def test_a_change_of_any_field_changes_the_hash(field: str) -> None:
+    other = {"url": "https://other.example/", "posted_at": "2026-11-03"}.get(field, "other")
+    assert opening(**{field: other}).content_hash != opening().content_hash
+
+
+def test_a_value_that_moves_to_another_field_changes_the_hash() -> None:
+    assert (
+        opening(organization="a", location=None).content_hash != opening(organization=None, location="a").content_hash
+    )
+
+
+def test_a_change_of_the_item_alone_changes_the_hash() -> None:
+    assert opening({"id": 1}).content_hash != opening({"id": 1, "metadata": []}).content_hash
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+)
+
+
+@given(json_values)
+def test_every_item_is_storable_json_or_a_value_error(item: Any) -> None:
+    try:
+        text = canonical(item)
+    except ValueError:
+        return
+    assert json.loads(text.encode()) == item
+    assert r"\u0000" not in text.replace(r"\\", "")
