@@ -5,8 +5,8 @@ A draw is a duration; only the database adds it to a time.
 
 import random
 import re
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -33,8 +33,7 @@ def written(length: timedelta) -> str:
     return f"{seconds:g}s"
 
 
-@dataclass(frozen=True, slots=True)
-class Every:
+class Every(NamedTuple):
     """A band of delays: each run draws the next one uniformly between low and high."""
 
     low: timedelta
@@ -59,8 +58,7 @@ class Every:
         return f"{written(self.low)}..{written(self.high)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """What a failure costs: a draw from the band, times growth for each earlier failure, up to the cap."""
 
     band: Every

@@ -49,6 +49,12 @@ async def claim(
         why = f"{trouble}: check DATABASE_URL and that the server is up"
     except DatabaseTrouble as trouble:
         why = f"{trouble}: {_OWNER} if something is missing or not permitted"
+    say_unreadable(function, request_id, why)
+    return _UNREADABLE
+
+
+def say_unreadable(function: str, request_id: UUID, why: str) -> None:
+    """The one ERROR line of a hit that could not read its schedule: why, and what to do."""
     log(
         logging.ERROR,
         f"Skipped, the schedule could not be read: {why}",
@@ -57,7 +63,6 @@ async def claim(
         function=function,
         request_id=str(request_id),
     )
-    return _UNREADABLE
 
 
 async def _acquire(function: str, query: Query[Claim], database: Database, settings: Settings) -> Claim:

@@ -61,7 +61,7 @@ def emulate_command(port: int, hit_every: float, seconds: float | None, source: 
 def _database_url() -> Iterator[str]:
     """What is configured, or the embedded server for as long as the block lasts."""
     settings = load()
-    if settings.database_url is not None or settings.libpq_target:
+    if settings.has_database:
         yield settings.database_url or ""
         return
     from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir

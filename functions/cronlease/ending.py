@@ -131,7 +131,7 @@ class Ending:
             action="run_finished",
             status=finish.status.value,
             **self._who,
-            **run.counts.as_json(),
+            **run.counts._asdict(),
             next_run_at=finish.next_run_at,
             duration_ms=self._duration_ms,
         )

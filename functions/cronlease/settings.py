@@ -6,9 +6,8 @@ a pydantic model: importing pydantic would be a fifth of the time to the first a
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from cronlease.cadence import Backoff, Every, duration, written
 
@@ -23,8 +22,7 @@ class SettingsError(ValueError):
     """A setting a person must mend; the text is one sentence that says how."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Every time limit of one run, fitted to its lease."""
 
     lease: timedelta
@@ -44,8 +42,7 @@ class Limits:
         return min(timedelta(seconds=2), self.lease / 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The environment as the program sees it. Field x is the variable CRONLEASE_X, except the first three."""
 
     database_url: str | None = None
@@ -64,6 +61,11 @@ class Settings:
     pooler: str = "auto"
     migrate: str = "auto"
     log_level: str = "INFO"
+
+    @property
+    def has_database(self) -> bool:
+        """Whether one is configured; else it is the embedded one, on a person's own machine."""
+        return self.database_url is not None or self.libpq_target
 
     def limits(self, lease: timedelta | None = None) -> Limits:
         """The limits for that lease, or for the default one."""
@@ -165,7 +167,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def _check_platform(settings: Settings) -> None:
-    if settings.database_url is None and not settings.libpq_target:
+    if not settings.has_database:
         raise SettingsError(
             "no database is configured: set DATABASE_URL (on a platform each instance would guard only itself)"
         )

@@ -6,7 +6,6 @@ The wall itself is in schema/functions: every race is closed there, none here.
 import functools
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -16,8 +15,7 @@ from cronlease.outcome import Counts, Status
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Query(Generic[T]):
+class Query(NamedTuple, Generic[T]):
     """One call of one SQL function, and how its row is read."""
 
     text: str
@@ -68,13 +66,7 @@ def acquire_refresh_lock(
         params["p_force"] = True
     if args:
         params["p_args"] = json.dumps(args)
-    return Query(_acquire_text(tuple(params)), params, Claim._make)
-
-
-@functools.cache
-def _acquire_text(names: tuple[str, ...]) -> str:
-    given = ", ".join(f"{name} => %({name})s{'::jsonb' if name == 'p_args' else ''}" for name in names)
-    return f"select * from public.acquire_refresh_lock({given})"  # noqa: S608 (the names are this module's)
+    return Query(_call("acquire_refresh_lock", tuple(params)), params, Claim._make)
 
 
 def ensure_schedule(function_name: str) -> Query[str]:
@@ -115,23 +107,19 @@ def finish_refresh_run(
     counts: Counts,
     retention: timedelta,
 ) -> Query[Finish]:
-    return Query(
-        "select * from public.finish_refresh_run(p_function_name => %(name)s, p_request_id => %(id)s,"
-        " p_fence => %(fence)s, p_status => %(status)s, p_delay => %(delay)s, p_error => %(error)s,"
-        " p_fetched => %(fetched)s, p_inserted => %(inserted)s, p_updated => %(updated)s,"
-        " p_unchanged => %(unchanged)s, p_closed => %(closed)s, p_retention => %(retention)s)",
-        {
-            "name": function_name,
-            "id": request_id,
-            "fence": fence,
-            "status": status.value,
-            "delay": delay,
-            "error": error,
-            "retention": retention,
-            **counts.as_json(),
-        },
-        lambda row: Finish(Status(row[0]), row[1]),
-    )
+    params: dict[str, Any] = {
+        "p_function_name": function_name,
+        "p_request_id": request_id,
+        "p_fence": fence,
+        "p_status": status.value,
+        "p_delay": delay,
+        "p_retention": retention,
+    }
+    if error is not None:
+        params["p_error"] = error
+    params |= {f"p_{name}": count for name, count in counts._asdict().items() if count is not None}
+    text = _call("finish_refresh_run", tuple(params))
+    return Query(text, params, lambda row: Finish(Status(row[0]), row[1]))
 
 
 def release_refresh_lock(function_name: str, request_id: UUID) -> Query[bool]:
@@ -144,3 +132,10 @@ def release_refresh_lock(function_name: str, request_id: UUID) -> Query[bool]:
 
 def read_refresh_status() -> Query[dict[str, Any]]:
     return Query("select public.read_refresh_status()", {}, lambda row: dict(row[0]))
+
+
+@functools.cache
+def _call(function: str, names: tuple[str, ...]) -> str:
+    """The call with just these arguments; a short one is quicker to send, and the defaults stay in one place."""
+    given = ", ".join(f"{name} => %({name})s" for name in names)
+    return f"select * from public.{function}({given})"  # noqa: S608 (the names are this module's own)

@@ -71,15 +71,15 @@ begin
     return;
   end if;
   v_now := clock_timestamp();
-  reason := coalesce(
-    public.refresh_skip_reason(v_row, p_request_id, p_force, v_now),
+  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
+  if reason is null and v_row.every is not null then
     -- A cadence that cannot be read must be mended by a person before the job may run.
-    case
+    reason := case
       when v_row.every !~ '^\d+(\.\d+)?[smhd](\.\.\d+(\.\d+)?[smhd])?$' then 'schedule_read_error'
       when split_part(v_row.every, '..', 1)::interval > nullif(split_part(v_row.every, '..', 2), '')::interval
         then 'schedule_read_error'
-    end
-  );
+    end;
+  end if;
   if reason is not null then
     -- Most often another hit claimed the row, and perhaps finished, since it was read.
     locked_by := v_row.locked_by;

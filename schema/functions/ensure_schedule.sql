@@ -16,8 +16,16 @@ begin
   if not pg_try_advisory_xact_lock(2, hashtext(p_function_name)) then
     return 'locked';
   end if;
-  insert into public.refresh_schedule (function_name, action, args, every)
-  values (p_function_name, coalesce(p_action, p_function_name), p_args, p_every)
+  -- A row that was deleted and comes back goes on counting: no old holder can match its fence.
+  insert into public.refresh_schedule (function_name, action, args, every, fence)
+  select
+    p_function_name,
+    coalesce(p_action, p_function_name),
+    p_args,
+    p_every,
+    coalesce(max(r.fence), 0)
+  from public.refresh_runs r
+  where r.function_name = p_function_name
   on conflict (function_name) do nothing;
   return case when found then 'created' else 'exists' end;
 end

@@ -77,12 +77,13 @@ begin
       next_run_at = finish_refresh_run.next_run_at
   where r.request_id = p_request_id;
 
-  if exists (
-    select
+  if (
+    select old.started_at
     from public.refresh_runs old
     where old.function_name = p_function_name
-      and old.started_at < v_now - p_retention
-  ) then
+    order by old.fence
+    limit 1
+  ) < v_now - p_retention then
     delete from public.refresh_runs r
     where r.request_id in (
       select old.request_id
@@ -90,7 +91,7 @@ begin
       where old.function_name = p_function_name
         and old.started_at < v_now - p_retention
         and old.request_id <> p_request_id
-      order by old.started_at
+      order by old.fence
       limit 100
     );
   end if;

