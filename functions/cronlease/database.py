@@ -5,6 +5,7 @@ with `ask_plain` on a plain one.
 """
 
 import asyncio
+import functools
 import os
 import socket
 import time
@@ -13,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
@@ -62,10 +63,19 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
 }
 
 
+class PooledConnection(AsyncConnection[Any]):
+    """A connection with one cursor for all our own queries: a new cursor would look up every type again."""
+
+    @functools.cached_property
+    def kept(self) -> AsyncCursor[Any]:
+        return self.cursor()
+
+
 async def ask(conn: AsyncConnection[Any], query: Query[T]) -> T:
     """Sends the query in whatever transaction the connection is in; raises DatabaseTrouble."""
     try:
-        cursor = await conn.execute(query.text, query.params)
+        cursor = conn.kept if isinstance(conn, PooledConnection) else conn.cursor()
+        await cursor.execute(query.text, query.params)
         row = await cursor.fetchone()
     except psycopg.Error as error:
         raise meaning(error, lost=conn.closed) from error
@@ -211,7 +221,7 @@ class Database:
 
     async def _open(self) -> AsyncConnection[Any]:
         try:
-            conn = await AsyncConnection.connect(
+            conn = await PooledConnection.connect(
                 conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
             )
             if self._pooler_unknown:
