@@ -1,0 +1,344 @@
+"""The job in the room: real HTTP feeds on loopback, a real database, the real run."""
+
+import asyncio
+import gzip
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronlease.outcome import Outcome, Status
+from opening_signals import fetch, upsert
+from opening_signals.job import refresh
+from tests.integration.conftest import Room
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def job(identity: Any, title: str = "Baker") -> dict[str, Any]:
+    return {"id": identity, "title": title, "absolute_url": f"https://boards.example/jobs/{identity}"}
+
+
+def board(*jobs: Any) -> bytes:
+    return json.dumps({"jobs": jobs}).encode()
+
+
+def answer(body: bytes, status: int = 200, **headers: str) -> Answer:
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in ({"Content_Type": "application/json"} | headers).items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return send
+
+
+class Feeds:
+    """A local web server. What it answers at /<name> is set per test; what it was asked is remembered."""
+
+    def __init__(self, sources: Path) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.asked: list[dict[str, str]] = []
+        self.over = threading.Event()
+        self.host = "127.0.0.1"
+        self.allow_private = "true"
+        self._sources = sources
+        feeds = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                feeds.asked.append({name.lower(): value for name, value in self.headers.items()})
+                try:
+                    feeds.answers[self.path.removeprefix("/")](self)
+                except ConnectionError:  # the reader went away
+                    self.close_connection = True
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def serve(self, **answers: Answer | bytes) -> None:
+        """Sets the answers, and writes the sources file that asks for them."""
+        self.answers = {name: answer(given) if isinstance(given, bytes) else given for name, given in answers.items()}
+        self._sources.write_text(
+            "\n".join(
+                f'[[source]]\nname = "{name}"\nkind = "greenhouse"\norganization = "Acme"\n'
+                f'url = "http://{self.host}:{self.server.server_port}/{name}"\n'
+                f"allow_private = {self.allow_private}\n"
+                for name in answers
+            )
+        )
+
+
+@pytest.fixture
+def feeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feeds]:
+    path = tmp_path / "sources.toml"
+    monkeypatch.setenv("CRONLEASE_SOURCES", str(path))
+    feeds = Feeds(path)
+    thread = threading.Thread(target=feeds.server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield feeds
+    feeds.over.set()
+    feeds.server.shutdown()
+    thread.join()
+    feeds.server.server_close()
+
+
+def counts(outcome: Outcome) -> tuple[int | None, ...]:
+    made = outcome.counts
+    return made.fetched, made.inserted, made.updated, made.unchanged, made.closed
+
+
+def titles(room: Room) -> dict[str, str]:
+    return dict(room.query("select source || '/' || external_id, title from opening_signals"))
+
+
+def test_a_first_run_inserts_and_the_next_writes_only_what_changed(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(job(1), job(2)), globex=board(job(1, "Cook")))
+    assert counts(room.enter(refresh)) == (3, 3, 0, 0, 0)
+    seen = room.query("select source, external_id, first_seen_at from opening_signals order by 1, 2")
+
+    feeds.serve(acme=board(job(1), job(2, "Head Baker"), job(3)), globex=board(job(1, "Cook")))
+    outcome = room.enter(refresh, force=True)
+    assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (4, 1, 1, 2, 0))
+    assert titles(room) == {"acme/1": "Baker", "acme/2": "Head Baker", "acme/3": "Baker", "globex/1": "Cook"}
+    again = room.query("select source, external_id, first_seen_at from opening_signals order by 1, 2")
+    assert [row for row in again if row[:2] != ("acme", "3")] == seen
+    recorded = "select fetched, inserted, updated, unchanged, closed from refresh_runs order by fence"
+    assert room.query(recorded) == [(3, 3, 0, 0, 0), (4, 1, 1, 2, 0)]
+    assert room.query("select * from opening_staging") == []
+
+
+def test_an_unchanged_run_touches_no_row(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(*(job(number) for number in range(300))))
+    room.enter(refresh)
+    rows = room.query("select ctid, xmin, xmax from opening_signals order by external_id")
+    assert counts(room.enter(refresh, force=True)) == (300, 0, 0, 300, 0)
+    assert room.query("select ctid, xmin, xmax from opening_signals order by external_id") == rows
+
+
+def test_the_last_of_two_with_one_id_wins_and_is_counted_once(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(job(1, "Baker"), job(2), job(1, "Cook")))
+    assert counts(room.enter(refresh)) == (2, 2, 0, 0, 0)
+    assert titles(room)["acme/1"] == "Cook"
+
+
+def test_bad_items_cost_themselves_and_are_told(room: Room, feeds: Feeds) -> None:
+    bad = [job(None), job(2, "Ba\0ker"), job(3, "Ba\ud800ker"), job(4) | {"first_published": "0001-01-01"}, "x"]
+    deep = {"jobs": json.loads("[" * 300 + "]" * 300)}
+    feeds.serve(acme=board(job(1), *bad, job(5) | deep, job(6) | {"metadata": float("nan")}, job(7)))
+    outcome = room.enter(refresh)
+    assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (2, 2, 0, 0, 0))
+    assert outcome.hint is not None
+    assert outcome.hint.startswith("items left out: acme 7 (")
+
+
+def _drop(handler: BaseHTTPRequestHandler) -> None:
+    handler.connection.close()
+
+
+def _truncated(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"jobs": [')
+    handler.close_connection = True
+
+
+WRONG: dict[str, tuple[Answer, str]] = {
+    "gone": (answer(b'{"status": 404}', 404), "answered 404"),
+    "broken": (answer(board(), 500), "answered 500"),
+    "not_modified": (answer(b"", 304), "answered 304"),
+    "moved": (answer(b"", 301, Location="https://marketing.example/"), "answered 301, a redirect"),
+    "page": (answer(b"<html>We are hiring</html>", Content_Type="text/html; charset=utf-8"), "web page"),
+    "posing_page": (answer(b"<html>We are hiring</html>"), "did not answer with JSON"),
+    "no_marker": (answer(b'{"meta": {"total": 0}}'), "has no list `jobs`"),
+    "all_bad": (answer(board(job(None))), "none of its 1 items is usable"),
+    "brotli": (answer(board(), Content_Encoding="br"), "encoding"),
+    "bad_gzip": (answer(board(), Content_Encoding="gzip"), "the request failed (DecodingError)"),
+    "dropped": (_drop, "the request failed"),
+    "truncated": (_truncated, "the request failed"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_source_that_fails_costs_only_itself_and_closes_nothing(room: Room, feeds: Feeds, wrong: str) -> None:
+    feeds.serve(acme=board(job(1)), globex=board(job(1)))
+    room.enter(refresh)
+    wrong_answer, said = WRONG[wrong]
+    feeds.serve(acme=wrong_answer, globex=board(job(1), job(2)))
+    outcome = room.enter(refresh, force=True)
+    assert (outcome.status, counts(outcome)) == (Status.PARTIAL, (2, 1, 0, 1, 0))
+    ((error,),) = room.query("select error from refresh_runs where status = 'partial'")
+    assert error.startswith("1 of 2 sources failed: acme (")
+    assert said in error
+    assert room.query("select count(*) from opening_signals where closed_at is null") == [(3,)]
+
+
+def test_when_every_source_fails_the_run_fails_and_names_them(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=answer(b"", 404), globex=answer(b"", 503))
+    outcome = room.enter(refresh)
+    assert outcome.status is Status.FAILED
+    assert outcome.error is not None
+    assert "every source failed: acme (answered 404); globex (answered 503)" in outcome.error
+
+
+def test_a_source_that_dribbles_is_given_up_in_time(room: Room, feeds: Feeds) -> None:
+    def dribble(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while not feeds.over.wait(0.05):
+            handler.wfile.write(b" ")
+
+    feeds.serve(acme=dribble, globex=board(job(1)))
+    outcome = room.enter(refresh, lease="2s")
+    assert (outcome.status, counts(outcome)) == (Status.PARTIAL, (1, 1, 0, 0, 0))
+    assert room.query("select error from refresh_runs") == [
+        ("1 of 2 sources failed: acme (was not done after 1.2 s)",)
+    ]
+    assert outcome.duration_ms < 2000
+
+
+def test_a_body_that_unfolds_too_far_is_given_up(room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_MOST_BYTES", 1024**2)
+    bomb = gzip.compress(board() + b" " * 2 * 1024**2)
+    feeds.serve(acme=answer(bomb, Content_Encoding="gzip"), globex=board(job(1)))
+    assert room.enter(refresh).status is Status.PARTIAL
+    assert "acme (answered with more than 1 MiB)" in room.query("select error from refresh_runs")[0][0]
+
+
+def test_gzip_is_asked_for_and_understood_and_we_say_who_we_are(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=answer(gzip.compress(board(job(1))), Content_Encoding="gzip"))
+    assert counts(room.enter(refresh)) == (1, 1, 0, 0, 0)
+    (asked,) = feeds.asked
+    assert asked["accept-encoding"] == "gzip"
+    assert asked["user-agent"].startswith("cronlease")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1", "0.0.0.0"])
+def test_a_private_address_is_not_reached_unless_allowed(room: Room, feeds: Feeds, host: str) -> None:
+    feeds.host, feeds.allow_private = host, "false"
+    feeds.serve(acme=board(job(1)))
+    outcome = room.enter(refresh)
+    assert outcome.error is not None
+    assert "allow_private = true" in outcome.error
+    assert feeds.asked == []
+
+
+def test_without_sources_the_run_is_a_success_with_a_hint(room: Room, feeds: Feeds) -> None:
+    feeds.serve()
+    outcome = room.enter(refresh)
+    assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (0, 0, 0, 0, 0))
+    assert outcome.hint is not None
+    assert "CRONLEASE_SOURCES" in outcome.hint
+
+
+def test_a_bad_sources_file_fails_the_run_in_one_sentence(room: Room, feeds: Feeds) -> None:
+    outcome = room.enter(refresh)
+    assert outcome.status is Status.FAILED
+    assert outcome.error is not None
+    assert outcome.error.startswith("SourcesError: the sources file ")
+    assert outcome.error.endswith("cannot be read: No such file or directory")
+
+
+def test_a_run_that_lost_its_lease_while_fetching_writes_nothing(room: Room, feeds: Feeds) -> None:
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        room.take_over()
+        answer(board(job(1)))(handler)
+
+    feeds.serve(acme=slow)
+    outcome = room.enter(refresh)
+    assert outcome.http_status == 409
+    assert titles(room) == {}
+
+
+def test_what_a_dead_run_staged_is_swept_by_the_next_and_never_merged(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds.serve(acme=board(job(1), job(2)))
+
+    async def die(*_: object) -> None:
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upsert, "merge", die)
+        assert room.enter(refresh).status is Status.FAILED
+    assert room.query("select count(*) from opening_staging") == [(2,)]
+    feeds.serve(acme=board(job(3)))
+    assert counts(room.enter(refresh, force=True)) == (1, 1, 0, 0, 0)
+    assert room.query("select count(*) from opening_staging") == [(0,)]
+    assert list(titles(room)) == ["acme/3"]
+
+
+def test_what_the_database_refuses_costs_that_source_only(room: Room, feeds: Feeds) -> None:
+    room.query("alter table opening_staging add constraint no_cooks check (title <> 'Cook')")
+    feeds.serve(acme=board(job(1), job(2, "Cook")), globex=board(job(1)))
+    outcome = room.enter(refresh)
+    assert (outcome.status, list(titles(room))) == (Status.PARTIAL, ["globex/1"])
+    assert "no_cooks" in room.query("select error from refresh_runs")[0][0]
+
+
+def test_an_error_nobody_foresaw_costs_one_source_and_its_text_stays_in_the_log(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = fetch.fetch
+
+    async def surprising(http: Any, source: Any) -> bytes:
+        if source.name == "acme":
+            raise KeyError("s3cret")
+        return await real(http, source)
+
+    monkeypatch.setattr("opening_signals.job.fetch", surprising)
+    monkeypatch.setattr(logging.getLogger("cronlease"), "propagate", True)
+    feeds.serve(acme=board(), globex=board(job(1)))
+    assert room.enter(refresh).status is Status.PARTIAL
+    ((error,),) = room.query("select error from refresh_runs")
+    assert error == "1 of 2 sources failed: acme (an unforeseen error, KeyError: see the log)"
+    assert "s3cret" in caplog.text
+
+
+def test_all_sources_are_asked_at_once_within_the_bound(room: Room, feeds: Feeds) -> None:
+    together = threading.Barrier(fetch.AT_ONCE)
+    lock = threading.Lock()
+    now = most = 0
+
+    def meet(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        together.wait(20)
+        with lock:
+            now -= 1
+        answer(board(job(1)))(handler)
+
+    feeds.serve(**{f"board{number}": meet for number in range(2 * fetch.AT_ONCE)})
+    assert counts(room.enter(refresh))[0] == 2 * fetch.AT_ONCE
+    assert most == fetch.AT_ONCE
+
+
+def test_the_loop_stays_free_while_a_large_board_is_read(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(*(job(number) for number in range(20_000))))
+    whole = longest = 0.0
+
+    async def watched(run: Any) -> None:
+        nonlocal whole, longest
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        task = asyncio.ensure_future(refresh(run))
+        while not task.done():
+            before = loop.time()
+            await asyncio.wait({task}, timeout=0.001)
+            longest = max(longest, loop.time() - before)
+        task.result()
+        whole = loop.time() - started
+
+    assert counts(room.enter(watched))[0] == 20_000
+    assert longest < whole / 3

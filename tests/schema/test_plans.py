@@ -1,0 +1,128 @@
+"""The hot look-ups read an index and not the table, with fifty thousand schedules in it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tests.schema.calls import acquire, finish, one, recover, transaction
+
+ROWS = 50_000
+
+DUE = """
+    select function_name
+    from public.refresh_schedule
+    where completed_at is null
+      and paused_at is null
+      and (next_run_at is null or next_run_at <= clock_timestamp())
+    order by next_run_at nulls first
+    limit 1
+"""
+# A volatile time cannot bound an index scan: where nothing is due, DUE reads every entry and this one the first.
+FIRST = """
+    select function_name
+    from (
+      select function_name, next_run_at
+      from public.refresh_schedule
+      where completed_at is null
+        and paused_at is null
+      order by next_run_at nulls first
+      limit 1
+    ) first
+    where next_run_at is null or next_run_at <= clock_timestamp()
+"""
+EXPIRED = "select function_name from public.refresh_schedule where locked_until <= clock_timestamp()"
+
+
+@pytest.fixture
+def many(conn: psycopg.Connection) -> psycopg.Connection:
+    """Schedules spread over the coming day, a few of them due, paused, completed or held."""
+    conn.execute(
+        """
+        insert into public.refresh_schedule
+          (function_name, action, next_run_at, once, completed_at, paused_at, locked_by, locked_until)
+        select
+          'job ' || i,
+          'job',
+          case when i %% 1000 > 0 then moment.at + (i - 100) * interval '2 seconds' end,
+          i %% 10 = 1,
+          case when i %% 10 = 1 then moment.at end,
+          case when i %% 10 = 2 then moment.at end,
+          case when i %% 500 = 3 then 'somebody' end,
+          case when i %% 500 = 3 then moment.at + (i - 25000) * interval '1 minute' end
+        from generate_series(1, %s) i, (select clock_timestamp() as at) moment
+        """,
+        [ROWS],
+    )
+    conn.execute("analyze public.refresh_schedule")
+    return conn
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", []):
+        yield from nodes(below)
+
+
+def plan_of(conn: psycopg.Connection, query: str) -> list[dict[str, Any]]:
+    """The nodes of the plan, top first, as they really went."""
+    found = one(conn, f"explain (analyze, format json) {query}")
+    return list(nodes((json.loads(found) if isinstance(found, str) else found)[0]["Plan"]))
+
+
+def read_by_index(plan: list[dict[str, Any]]) -> set[str]:
+    assert not [node for node in plan if node["Node Type"] == "Seq Scan"], plan
+    return {node["Index Name"] for node in plan if "Index Name" in node}
+
+
+def looked_at(scan: dict[str, Any]) -> int:
+    return int(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0))
+
+
+def whole_reads(conn: psycopg.Connection) -> int:
+    """How often this session read the whole schedule since it last told the server."""
+    text = "select seq_scan from pg_stat_xact_user_tables where relname = 'refresh_schedule'"
+    return int(one(conn, text))
+
+
+def test_the_due_look_up_reads_its_index_in_order(many: psycopg.Connection) -> None:
+    plan = plan_of(many, DUE)
+    assert read_by_index(plan) == {"refresh_schedule_due"}
+    assert not [node for node in plan if "Sort" in node["Node Type"]], "the index has the order"
+    assert looked_at(plan[-1]) == 1, "the first entry is the answer"
+
+    many.execute("update public.refresh_schedule set next_run_at = next_run_at + interval '1 day'")
+    many.execute("update public.refresh_schedule set next_run_at = 'infinity' where next_run_at is null")
+    many.execute("analyze public.refresh_schedule")
+    plan = plan_of(many, FIRST)
+    assert read_by_index(plan) == {"refresh_schedule_due"}
+    assert looked_at(plan[-1]) == 1, "the first entry says that nothing is due"
+
+
+def test_the_lock_expiry_reads_its_index(many: psycopg.Connection) -> None:
+    plan = plan_of(many, EXPIRED)
+
+    assert read_by_index(plan) == {"refresh_schedule_lock_expiry"}
+    assert looked_at(plan[-1]) <= ROWS / 500, "only rows that are held"
+
+
+def test_a_claim_a_skip_and_a_finish_never_read_the_whole_schedule(many: psycopg.Connection) -> None:
+    name = "job 1000"
+    with transaction(many):
+        before = whole_reads(many)
+        request = uuid4()
+        claim = acquire(many, request, name)
+        assert claim.acquired
+        assert acquire(many, uuid4(), name).reason == "locked"
+        finish(many, request, claim.fence, function_name=name)
+        assert whole_reads(many) == before
+
+
+def test_recovery_never_reads_the_whole_schedule(many: psycopg.Connection) -> None:
+    with transaction(many):
+        before = whole_reads(many)
+        assert recover(many) > 0
+        assert whole_reads(many) == before
