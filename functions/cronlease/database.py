@@ -250,4 +250,5 @@ def _shut(conn: AsyncConnection[Any]) -> None:
 
 
 def _is_reusable(conn: AsyncConnection[Any]) -> bool:
-    return not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE
+    # A closed one has another status.
+    return conn.pgconn.transaction_status == TransactionStatus.IDLE

@@ -139,7 +139,7 @@ def test_a_cadence_that_can_be_read_is_claimed(conn: psycopg.Connection) -> None
 
 
 def skip_without_a_trace(conn: psycopg.Connection, reason: str) -> None:
-    """Not a row version, not a transaction ID, not a row lock, not an advisory lock; a read-only transaction will do."""
+    """No row version, no transaction ID, no row lock, no advisory lock; a read-only transaction will do."""
     before = row(conn, reason), physical_row(conn, reason)
     with transaction(conn):
         written = _written(conn)

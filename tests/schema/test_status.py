@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import psycopg
 
-from tests.schema.calls import acquire, call, expire, finish, one, schedule
+from tests.schema.calls import acquire, call, change, expire, finish, one, schedule
 
 AHEAD = "clock_timestamp() + interval '1 hour'"
 BEHIND = "clock_timestamp() - interval '1 second'"
@@ -66,6 +66,15 @@ def test_a_run_is_shown_from_its_claim_to_its_end(conn: psycopg.Connection) -> N
     request = uuid4()
     finish(conn, request, acquire(conn, request).fence)
     assert shown(conn, "job") == ("pending", True)
+
+
+def test_what_is_shown_in_an_old_transaction_is_what_is_so_now(dsn: str, conn: psycopg.Connection) -> None:
+    schedule(conn)
+    with psycopg.connect(dsn) as old:
+        one(old, "select now()")
+        change(conn, "locked_by = 'somebody', locked_until = clock_timestamp(), next_run_at = clock_timestamp()")
+
+        assert shown(old, "job") == ("stale", True)
 
 
 def test_the_status_is_one_document(conn: psycopg.Connection) -> None:
