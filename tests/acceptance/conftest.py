@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,8 +62,9 @@ def command(target: str, source: Path, port: int) -> list[str]:
     return [sys.executable, "-m", "functions_framework", "--source", str(source), "--target", target, *where]
 
 
-@pytest.fixture
-def serve() -> Iterator[Serve]:
+@contextmanager
+def serving() -> Iterator[Serve]:
+    """Starts functions; they are stopped when the block ends."""
     with ExitStack() as stack:
 
         def start(dsn: str | None, *, target: str = "tick", source: Path = JOBS, **environment: str) -> Served:
@@ -80,6 +81,12 @@ def serve() -> Iterator[Serve]:
             wait_until(lambda: answers(served), 30)
             return served
 
+        yield start
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with serving() as start:
         yield start
 
 

@@ -1,11 +1,13 @@
 """The HTTP contract, as a person with curl or Cloud Scheduler meets it."""
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import Serve, Served
+from tests.acceptance.conftest import Serve, Served, serving
+from tests.conftest import Server
 from tests.integration.conftest import Room
 
 SCHEDULER = {
@@ -17,10 +19,30 @@ SCHEDULER = {
 }
 
 
+@pytest.fixture(scope="module")
+def one_room(embedded_server: Server) -> Iterator[Room]:
+    """One database and one function for the whole file: each test finds it as if it had never been hit."""
+    name = embedded_server.migrated()
+    yield Room(embedded_server.url(name))
+    embedded_server.drop(name)
+
+
+@pytest.fixture(scope="module")
+def one_function(one_room: Room) -> Iterator[Served]:
+    one_room.query("create table effect (request_id uuid)")
+    with serving() as serve:
+        yield serve(one_room.dsn, CRONLEASE_LOG_LEVEL="DEBUG")
+
+
 @pytest.fixture
-def served(serve: Serve, room: Room) -> Served:
-    room.query("create table effect (request_id uuid)")
-    return serve(room.dsn, CRONLEASE_LOG_LEVEL="DEBUG")
+def room(one_room: Room) -> Room:
+    one_room.query("truncate refresh_schedule, refresh_runs, effect")
+    return one_room
+
+
+@pytest.fixture
+def served(one_function: Served, room: Room) -> Served:
+    return one_function
 
 
 def test_a_run_a_skip_a_forced_run_and_a_failure(served: Served, room: Room) -> None:
@@ -148,7 +170,6 @@ def test_each_skip_logs_one_json_line(served: Served) -> None:
 
 
 def test_a_plain_function_with_times_of_its_own_is_as_short(serve: Serve, room: Room) -> None:
-    room.query("create table effect (request_id uuid)")
     tock = serve(room.dsn, target="tock", CRONLEASE_EVERY="1s..2s")
     assert tock.hit().json()["status"] == "success"
     assert room.query("select next_run_at > now() + interval '59 min' from refresh_schedule") == [(True,)]

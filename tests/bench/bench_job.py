@@ -118,8 +118,11 @@ def show(count: int, rounds: list[tuple[list[Cost], int]]) -> None:
         rate = count / statistics.median(each.wall for _, each in pairs)
         goal = "  goal 0.35" if name == "first load" else ""
         print(f"{name:18}{rate:>9,.0f}{ratio:>9.2f}  {f'{low:.2f}..{high:.2f}':<12}{by_cpu:>7.2f}{goal}")
-    most = max(wal for _, wal in rounds)
-    print(f"unchanged reload: 0 rows of opening_signals written, at most {most:,} bytes of WAL")
+    wal = [wal for _, wal in rounds]
+    print(
+        "unchanged reload: 0 rows of opening_signals written,"
+        f" {statistics.median(wal):,.0f} bytes of WAL (at most {max(wal):,}, the server's own housekeeping included)"
+    )
 
 
 async def run(url: str, count: int) -> None:
