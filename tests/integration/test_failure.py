@@ -11,7 +11,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronlease import Run
+from cronlease.database import Database
 from cronlease.outcome import FailReason, SkipReason, Status
+from cronlease.run import Hit, Job, run_once
+from cronlease.settings import load
 from tests.conftest import Server
 from tests.integration.conftest import Room
 from tests.proxy import proxied
@@ -219,9 +222,6 @@ def test_a_commit_that_nobody_can_be_asked_about_is_unknown(room: Room) -> None:
 
 def test_a_server_that_restarted_costs_no_run(room: Room) -> None:
     """Every pooled connection is dead after that; the next hit opens a new one."""
-    from cronlease.database import Database
-    from cronlease.run import Hit, Job, run_once
-    from cronlease.settings import load
 
     async def hits() -> list[Status | None]:
         database, settings = Database(room.dsn), load({})
@@ -238,6 +238,20 @@ def test_a_server_that_restarted_costs_no_run(room: Room) -> None:
         _cut_all(room.dsn)
         async with run.commit():
             pass
+
+    assert asyncio.run(hits()) == [Status.SUCCESS] * 3
+
+
+def test_a_schedule_that_appears_as_missing_on_an_open_connection_is_created(room: Room) -> None:
+    async def hits() -> list[Status | None]:
+        database, settings = Database(room.dsn), load({})
+        answers = []
+        for damage in ("select 1", "truncate refresh_schedule", "drop schema public cascade; create schema public"):
+            room.query(damage)
+            outcome = await run_once(Job.of(nothing, settings, name="tick"), Hit(force=True), database, settings)
+            answers.append(outcome.status)
+        await database.close()
+        return answers
 
     assert asyncio.run(hits()) == [Status.SUCCESS] * 3
 
