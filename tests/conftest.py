@@ -1,6 +1,7 @@
 """Real servers for every test: the embedded one, or the one DATABASE_URL names, and a fresh database each."""
 
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -48,8 +49,13 @@ class Server:
 
 
 def started(bin_dir: Path | None = None) -> Iterator[Server]:
-    """A server of our own for the session; its directory must be open to the user it runs as."""
-    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
+    """A server of our own for the session, in memory where there is room: most of the time goes into cloning.
+
+    Its directory must be open to the user it runs as.
+    """
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 * 1024**3
+    with tempfile.TemporaryDirectory(prefix="cronlease-test-", dir=memory if roomy else None) as place:
         Path(place).chmod(0o755)
         with EmbeddedPostgres.start(Path(place) / "pg", bin_dir=bin_dir, fsync=False) as embedded:
             yield Server(embedded.dsn_for("postgres"))

@@ -15,7 +15,7 @@ from cronlease.database import Database
 from cronlease.logs import log
 from cronlease.outcome import SkipReason
 from cronlease.settings import Settings
-from cronlease.trouble import Contended, DatabaseTrouble, SchemaMissing, UnknownSchedule, Unreachable
+from cronlease.trouble import Contended, DatabaseTrouble, NotPermitted, SchemaMissing, UnknownSchedule, Unreachable
 from cronlease.wall import Claim, Query, ensure_schedule
 
 T = TypeVar("T")
@@ -43,12 +43,12 @@ async def claim(
         return _LOCKED
     except TimeoutError:
         why = f"the database did not answer within {timeout.total_seconds():g} s: check that it is up and reachable"
-    except SchemaMissing as trouble:
+    except (SchemaMissing, NotPermitted) as trouble:
         why = f"{trouble}: {_OWNER}"
     except Unreachable as trouble:
         why = f"{trouble}: check DATABASE_URL and that the server is up"
     except DatabaseTrouble as trouble:
-        why = f"{trouble}: {_OWNER} if something is missing or not permitted"
+        why = str(trouble)
     say_unreadable(function, request_id, why)
     return _UNREADABLE
 
@@ -95,7 +95,7 @@ async def _create_schema(database: Database) -> None:
     try:
         await asyncio.to_thread(create_if_absent, database.url)
     except MigrationError as error:
-        raise SchemaMissing(str(error)) from None
+        raise SchemaMissing(str(error).partition(": run ")[0]) from None
 
 
 async def within(timeout: timedelta, work: Coroutine[Any, Any, T]) -> T:

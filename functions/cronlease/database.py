@@ -25,6 +25,7 @@ from cronlease.trouble import (
     DatabaseTrouble,
     LeaseLost,
     Mismatch,
+    NotPermitted,
     SchemaMissing,
     UnknownSchedule,
     Unreachable,
@@ -55,6 +56,7 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
     "42883": SchemaMissing,
     "42P01": SchemaMissing,
     "42703": SchemaMissing,
+    "42501": NotPermitted,
     "42P13": Mismatch,
     "42P16": Mismatch,
     # The schema was migrated under a prepared statement: as good as a lost connection, a new one has the new plan.
@@ -114,7 +116,12 @@ def in_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
 def meaning(error: psycopg.Error, *, lost: bool) -> DatabaseTrouble:
     """What the error says about the lease; one of the classes above."""
     kind = _MEANING.get(error.sqlstate or "", ConnectionLost if lost else DatabaseTrouble)
-    return kind(str(error).strip().partition("\nCONTEXT")[0])
+    return kind(sentence(error))
+
+
+def sentence(error: psycopg.Error) -> str:
+    """What the server said, in one line, without the statement it said it about."""
+    return error.diag.message_primary or " ".join(str(error).split())
 
 
 def conninfo_of(url: str) -> str:
@@ -131,7 +138,7 @@ def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]
     try:
         return Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)
     except psycopg.Error as error:
-        raise Unreachable(str(error).strip()) from None
+        raise Unreachable(sentence(error)) from None
 
 
 class Database:
@@ -227,7 +234,7 @@ class Database:
             if self._pooler_unknown:
                 await self._look_for_a_pooler(conn)
         except psycopg.Error as error:
-            raise Unreachable(str(error).strip()) from None
+            raise Unreachable(sentence(error)) from None
         return conn
 
     async def _look_for_a_pooler(self, conn: AsyncConnection[Any]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cronlease.database import ask_plain, connect_plain, send_plain
-from cronlease.trouble import Contended, DatabaseTrouble, Mismatch
+from cronlease.trouble import Contended, DatabaseTrouble, Mismatch, NotPermitted
 from cronlease.wall import Query
 
 _PACKAGE = Path(__file__).parent
@@ -75,6 +75,8 @@ def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
             conn.close()
     except Contended:
         raise MigrationError("the schema is in use or another migration is running: try again in a moment") from None
+    except NotPermitted as trouble:
+        raise MigrationError(f"{trouble}: run `cronlease migrate` as the owner of the schema") from None
     except DatabaseTrouble as trouble:
         raise MigrationError(str(trouble)) from None
     return applied

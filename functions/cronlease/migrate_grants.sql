@@ -21,11 +21,12 @@ from (
   select
     1,
     format(
-      'grant %%s on %%s public.%%I to %%s',
+      'grant %%s on %%s public.%%I to %%s%%s',
       a.privilege_type,
       o.kind,
       o.name,
-      case when a.grantee = 0 then 'public' else a.grantee::regrole::text end
+      case when a.grantee = 0 then 'public' else a.grantee::regrole::text end,
+      case when a.is_grantable then ' with grant option' end
     )
   from object o
   cross join lateral aclexplode(o.acl) a

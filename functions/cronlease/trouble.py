@@ -5,6 +5,7 @@ DatabaseTrouble
  +-- Unreachable        no connection could be had
  +-- Contended          somebody else has the row right now
  +-- SchemaMissing      our functions, tables or columns are not there
+ +-- NotPermitted       this role may not do that
  +-- UnknownSchedule    no row of that name
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
  +-- LeaseLost          the lease is not, or no longer, this run's
@@ -26,6 +27,9 @@ class Contended(DatabaseTrouble): ...
 
 
 class SchemaMissing(DatabaseTrouble): ...
+
+
+class NotPermitted(DatabaseTrouble): ...
 
 
 class UnknownSchedule(DatabaseTrouble): ...

@@ -29,6 +29,7 @@ as $$
 declare
   v_row public.refresh_schedule;
   v_id integer;
+  v_every text;
   v_now timestamptz := clock_timestamp();
   v_orphans integer;
 begin
@@ -36,10 +37,12 @@ begin
     false,
     public.refresh_skip_reason(s, p_request_id, p_force, v_now),
     s.locked_by,
-    s.locked_until,
-    s.next_run_at,
-    s.id
-  into acquired, reason, locked_by, locked_until, next_run_at, v_id
+    -- Clients cannot read an infinite time: forever is told as null.
+    nullif(s.locked_until, 'infinity'),
+    nullif(s.next_run_at, 'infinity'),
+    s.id,
+    s.every
+  into acquired, reason, locked_by, locked_until, next_run_at, v_id, v_every
   from public.refresh_schedule s
   where s.function_name = p_function_name;
   if reason is not null then
@@ -52,6 +55,11 @@ begin
   end if;
   if p_lease is null or p_lease <= interval '0' then
     raise exception 'a lease must be longer than zero, not %', p_lease using errcode = '22023';
+  end if;
+  if not public.is_band(v_every) then
+    -- A cadence that cannot be read must be mended by a person before the job may run.
+    reason := 'schedule_read_error';
+    return;
   end if;
   -- Nothing below waits for a row; this bounds a wait for a table that is being changed. Not a set clause
   -- of the function: every skip would pay for it.
@@ -72,19 +80,14 @@ begin
   end if;
   v_now := clock_timestamp();
   reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
-  if reason is null and v_row.every is not null then
-    -- A cadence that cannot be read must be mended by a person before the job may run.
-    reason := case
-      when v_row.every !~ '^\d+(\.\d+)?[smhd](\.\.\d+(\.\d+)?[smhd])?$' then 'schedule_read_error'
-      when split_part(v_row.every, '..', 1)::interval > nullif(split_part(v_row.every, '..', 2), '')::interval
-        then 'schedule_read_error'
-    end;
+  if not public.is_band(v_row.every) then
+    reason := 'schedule_read_error';
   end if;
   if reason is not null then
     -- Most often another hit claimed the row, and perhaps finished, since it was read.
     locked_by := v_row.locked_by;
-    locked_until := v_row.locked_until;
-    next_run_at := v_row.next_run_at;
+    locked_until := nullif(v_row.locked_until, 'infinity');
+    next_run_at := nullif(v_row.next_run_at, 'infinity');
     return;
   end if;
 
@@ -104,7 +107,7 @@ begin
         finished_at = v_now,
         error = 'the run never finished: its process died or lost its lease'
     where r.function_name = p_function_name
-      and r.fence = v_row.fence
+      and r.fence >= v_row.fence
       and r.status = 'running';
     get diagnostics v_orphans = row_count;
 
@@ -115,12 +118,13 @@ begin
         locked_until = v_now + p_lease,
         fence = v_row.fence + 1,
         abandoned = v_row.abandoned + v_orphans,
+        last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
         next_run_at = case
           when v_row.abandoned + v_orphans >= 3 then v_now + p_backoff
           else v_row.next_run_at
         end
     where s.id = v_id
-    returning s.fence, s.locked_by, s.locked_until, s.next_run_at
+    returning s.fence, s.locked_by, s.locked_until, case when isfinite(s.next_run_at) then s.next_run_at end
     into v_row.fence, locked_by, locked_until, next_run_at;
 
     insert into public.refresh_runs as r (

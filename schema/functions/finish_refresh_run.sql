@@ -23,7 +23,8 @@ set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now timestamptz;
+  v_id integer;
   v_done boolean := p_status in ('success', 'partial');
 begin
   if p_status is null or p_status not in ('success', 'partial', 'failed', 'interrupted') then
@@ -31,6 +32,27 @@ begin
       using errcode = '22023';
   end if;
 
+  select s.id into v_id
+  from public.refresh_schedule s
+  where s.function_name = p_function_name
+    and s.locked_by = p_request_id::text
+    and s.fence = p_fence
+  for no key update;
+  if not found then
+    select r.status, r.next_run_at into status, next_run_at
+    from public.refresh_runs r
+    where r.request_id = p_request_id
+      and r.function_name = p_function_name
+      and r.fence = p_fence
+      and r.status in ('success', 'partial', 'failed', 'interrupted');
+    if not found then
+      raise exception 'run % no longer holds the lease of "%"', p_request_id, p_function_name
+        using errcode = 'CL001';
+    end if;
+    return;
+  end if;
+
+  v_now := clock_timestamp();
   update public.refresh_schedule s
   set locked_by = null,
       locked_until = null,
@@ -46,24 +68,9 @@ begin
       end,
       abandoned = 0,
       run_count = s.run_count + 1
-  where s.function_name = p_function_name
-    and s.locked_by = p_request_id::text
-    and s.fence = p_fence
+  where s.id = v_id
   returning p_status, s.next_run_at
   into status, next_run_at;
-  if not found then
-    select r.status, r.next_run_at into status, next_run_at
-    from public.refresh_runs r
-    where r.request_id = p_request_id
-      and r.function_name = p_function_name
-      and r.fence = p_fence
-      and r.status in ('success', 'partial', 'failed', 'interrupted');
-    if not found then
-      raise exception 'run % no longer holds the lease of "%"', p_request_id, p_function_name
-        using errcode = 'CL001';
-    end if;
-    return;
-  end if;
 
   update public.refresh_runs r
   set status = p_status,

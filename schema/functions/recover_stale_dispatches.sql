@@ -8,7 +8,8 @@ as $$
   with stale as (
     select s.id, s.function_name, s.locked_by
     from public.refresh_schedule s
-    where s.locked_until <= clock_timestamp()
+    -- Read once, in a subselect: an index cannot be searched for something that may differ from row to row.
+    where s.locked_until <= (select clock_timestamp())
       and not exists (
         select
         from public.refresh_runs r
@@ -31,9 +32,11 @@ as $$
     update public.refresh_schedule s
     set locked_by = null,
         locked_until = null,
+        last_status = 'abandoned',
+        last_error = 'the run never finished: its lease ran out and was cleared',
         abandoned = s.abandoned + 1
-    from stale
-    where s.id = stale.id
+    -- An array, not a join: the few rows are looked up by their key, whatever the planner guesses.
+    where s.id = any (array(select stale.id from stale))
     returning s.id
   )
   select count(*)::integer from freed

@@ -13,7 +13,9 @@ as $$
   select case
     when (p_row).completed_at is not null then 'completed'
     when (p_row).paused_at is not null then 'paused'
-    when (p_row).locked_until > p_at and (p_row).locked_by <> p_request_id::text then 'locked'
+    -- The same request asking again is let through, whatever its own claim has moved.
+    when (p_row).locked_by = p_request_id::text then null
+    when (p_row).locked_until > p_at then 'locked'
     when (p_row).next_run_at > p_at and not p_force then 'not_due'
   end
 $$;

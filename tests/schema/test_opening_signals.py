@@ -231,6 +231,28 @@ def test_two_writers_at_once_neither_deadlock_nor_lose_an_opening(dsn: str, conn
     assert one(conn, "select count(*) from opening_staging") == 0
 
 
+@pytest.mark.parametrize(("title", "merged"), [("Baker", Merged(1, 0, 0)), ("Cook", Merged(1, 0, 1))])
+def test_another_writer_who_got_there_first_is_waited_for_and_counted_right(
+    dsn: str, conn: psycopg.Connection[Any], title: str, merged: Merged
+) -> None:
+    found: list[Merged] = []
+    thread = threading.Thread(target=lambda: found.append(load(dsn, "acme", [opening("1", title)])))
+    with psycopg.connect(dsn) as other:
+        first = opening("1", "Baker")
+        other.execute(
+            "insert into opening_signals (source, external_id, title, content_hash) values ('acme', '1', %s, %s)",
+            [first.title, first.content_hash],
+        )
+        thread.start()
+        while not one(conn, "select count(*) from pg_locks where not granted"):
+            thread.join(0.01)
+            assert thread.is_alive(), "the merge did not wait"
+        other.commit()
+    thread.join()
+    assert found == [merged]
+    assert one(conn, "select title from opening_signals") == title
+
+
 def test_a_merge_never_loops_over_the_openings_even_where_statistics_lie(
     dsn: str, conn: psycopg.Connection[Any]
 ) -> None:

@@ -1,0 +1,12 @@
+-- Whether a text is a cadence as the function reads it: low..high, or one duration; up to ten years.
+create or replace function public.is_band(p_text text) returns boolean
+language sql
+immutable
+as $$
+  select case
+    when p_text !~ '^\d{1,9}(\.\d{1,6})?[smhd](\.\.\d{1,9}(\.\d{1,6})?[smhd])?$' then false
+    else split_part(p_text, '..', 1)::interval
+      <= least(nullif(split_part(p_text, '..', 2), '')::interval, interval '3650 days')
+      and coalesce(nullif(split_part(p_text, '..', 2), '')::interval <= interval '3650 days', true)
+  end
+$$;
