@@ -30,7 +30,6 @@ def client() -> httpx2.AsyncClient:
         follow_redirects=False,
         trust_env=False,
         timeout=httpx2.Timeout(30, connect=10, pool=None),
-        limits=httpx2.Limits(max_connections=AT_ONCE),
     )
 
 
@@ -64,8 +63,6 @@ async def _refuse_private(url: httpx2.URL) -> None:
 
 def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
     return address.is_global and not address.is_multicast
 
 
