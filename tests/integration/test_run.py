@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from freezegun import freeze_time
 
 from cronlease import LeaseLost, Run
 from cronlease.outcome import FailReason, SkipReason, Status
@@ -335,3 +336,16 @@ def test_a_job_may_use_a_nested_transaction(room: Room) -> None:
 
     assert room.enter(job).status is Status.SUCCESS
     assert room.query("select * from effect") == [(1,)]
+
+
+@pytest.mark.parametrize("caller_believes", ["1999-12-31", "2099-01-01"])
+def test_only_the_databases_clock_decides(room: Room, caller_believes: str) -> None:
+    with freeze_time(caller_believes, ignore=["psycopg", "psycopg_pool"], real_asyncio=True):
+        first, second = room.enter(nothing), room.enter(never)
+    assert first.status is Status.SUCCESS
+    assert first.next_run_at is not None
+    assert timedelta(minutes=9) < first.next_run_at - datetime.now(UTC) <= timedelta(minutes=15)
+    assert second.skipped is SkipReason.NOT_DUE
+    room.query("update refresh_schedule set next_run_at = clock_timestamp() - interval '1 s'")
+    with freeze_time(caller_believes, ignore=["psycopg", "psycopg_pool"], real_asyncio=True):
+        assert room.enter(nothing).status is Status.SUCCESS
