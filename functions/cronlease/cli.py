@@ -1,16 +1,75 @@
-"""The operator's command line. Never imported by a deployed function."""
+"""The operator's command line. Never imported by a deployed function.
+
+A job brings verbs of its own: a click command under the entry point group `cronlease.commands`. It is imported when
+it is asked for, and finds in `ctx.obj` what we offer it, a Toolbox. Nothing here knows which verbs there are.
+"""
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cronlease.cadence import duration
+from cronlease.database import connect_plain
 from cronlease.logs import redact
 from cronlease.migrate import MigrationError, migrate
 from cronlease.settings import SettingsError, load
+from cronlease.trouble import Unreachable
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+COMMANDS = "cronlease.commands"
+
+
+class Toolbox:
+    """What a job's verb may use of ours; whatever goes wrong in it is a click exception of one sentence."""
+
+    @contextlib.contextmanager
+    def connection(self) -> "Iterator[Connection[Any]]":
+        """To the configured database, else to the embedded one; in autocommit mode, closed when the block ends."""
+        try:
+            with _database_url() as url, contextlib.closing(connect_plain(url)) as conn:
+                yield conn
+        except (SettingsError, Unreachable) as error:
+            raise click.ClickException(redact(str(error))) from None
+
+    def duration(self, text: str) -> timedelta:
+        try:
+            return duration(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+
+class _Verbs(click.Group):
+    """Our verbs, and those that installed packages bring; ours win."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *entry_points(group=COMMANDS).names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if found := super().get_command(ctx, cmd_name):
+            return found
+        return next(map(_brought, entry_points(group=COMMANDS, name=cmd_name)), None)
+
+
+def _brought(entry: EntryPoint) -> click.Command:
+    """The job's verb; where it cannot be imported a stand-in says so, and the help and the other verbs go on."""
+    try:
+        command: click.Command = entry.load()
+    except (ImportError, AttributeError) as error:
+        sentence = f"{entry.name} ({entry.value}) cannot be loaded: {error}"
+
+        def refuse() -> None:
+            raise click.ClickException(sentence)
+
+        return click.Command(entry.name, callback=refuse, short_help="(cannot be loaded)")
+    return command
 
 
 class _Seconds(click.ParamType[float]):
@@ -25,10 +84,12 @@ class _Seconds(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="cronlease")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Any number of timed hits, exactly one real run: the lease is in Postgres."""
+    ctx.obj = Toolbox()
 
 
 @main.command("migrate")

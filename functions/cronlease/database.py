@@ -1,14 +1,10 @@
 """The way to the wall: connections, the pool of them, and what the wall's errors mean.
 
-The only importer of psycopg beside the emulator. A query of wall.py is sent with `ask` on an async connection and
-with `ask_plain` on a plain one.
+With swift.py the only importer of psycopg beside the emulator. A query of wall.py is sent with `ask` on an async
+connection and with `ask_plain` on a plain one.
 """
 
-import asyncio
 import functools
-import os
-import socket
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -19,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from cronlease.pool import Pool
+from cronlease.swift import SwiftConnection
 from cronlease.trouble import (
     ConnectionLost,
     Contended,
@@ -65,7 +62,7 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
 }
 
 
-class PooledConnection(AsyncConnection[Any]):
+class PooledConnection(SwiftConnection):
     """A connection with one cursor for all our own queries: a new cursor would look up every type again."""
 
     @functools.cached_property
@@ -148,10 +145,10 @@ class Database:
         self.url = url
         self._prepare_after = None if pooler == "transaction" else _PREPARE_AFTER
         self._pooler_unknown = pooler == "auto"
-        self._pool: Pool[AsyncConnection[Any]] = Pool(self._open, _close, _is_reusable, POOL_SIZE)
+        self._pool: Pool[PooledConnection] = Pool(self._open, _close, _is_reusable, POOL_SIZE)
 
     @asynccontextmanager
-    async def connection(self, *, fresh: bool = False) -> AsyncIterator[AsyncConnection[Any]]:
+    async def connection(self, *, fresh: bool = False) -> AsyncIterator[PooledConnection]:
         """A connection in autocommit mode, ours until the block ends; left in a transaction, it is thrown away."""
         conn = await self._pool.take(fresh=fresh)
         try:
@@ -168,24 +165,15 @@ class Database:
             return await self.ask_fresh(query)
 
     async def ask_idle(self, query: Query[T], seconds: float) -> T | None:
-        """The quick way for a hit: on an idle connection, or None where there is none or it turns out dead.
-
-        The time limit is a timer that shuts the socket: it costs no task, and unlike a cancellation it does not
-        first try to talk to a server that has stopped talking. Raises TimeoutError.
-        """
+        """The short way, for hits: on an idle connection; None where that does not settle it. Raises TimeoutError."""
+        if self._prepare_after is None:
+            return None
         conn = await self._pool.take_idle()
         if conn is None:
             return None
-        timer = asyncio.get_running_loop().call_later(seconds, _shut, conn)
-        asked_at = time.monotonic()
         try:
-            return await ask(conn, query)
-        except ConnectionLost:
-            if time.monotonic() - asked_at >= seconds:
-                raise TimeoutError from None
-            return None
+            return await conn.ask_swiftly(query, seconds)
         finally:
-            timer.cancel()
             await self._pool.give(conn)
 
     async def ask_fresh(self, query: Query[T]) -> T:
@@ -194,7 +182,7 @@ class Database:
         async with self.connection(fresh=True) as conn:
             return await ask(conn, query)
 
-    async def begin(self, opening: str, first: Query[Any]) -> AsyncConnection[Any]:
+    async def begin(self, opening: str, first: Query[Any]) -> PooledConnection:
         """A connection in a transaction in which `first` was answered; give it back with `end`."""
         try:
             return await self._begin(opening, first, fresh=False)
@@ -202,7 +190,7 @@ class Database:
             await self._pool.drain()
             return await self._begin(opening, first, fresh=True)
 
-    async def _begin(self, opening: str, first: Query[Any], *, fresh: bool) -> AsyncConnection[Any]:
+    async def _begin(self, opening: str, first: Query[Any], *, fresh: bool) -> PooledConnection:
         conn = await self._pool.take(fresh=fresh)
         try:
             await send(conn, opening)
@@ -212,7 +200,7 @@ class Database:
             raise
         return conn
 
-    async def end(self, conn: AsyncConnection[Any]) -> None:
+    async def end(self, conn: PooledConnection) -> None:
         """Takes the connection back; a transaction still open is rolled back first."""
         if not conn.closed:
             with suppress(psycopg.Error):
@@ -226,7 +214,7 @@ class Database:
     async def close(self) -> None:
         await self._pool.drain()
 
-    async def _open(self) -> AsyncConnection[Any]:
+    async def _open(self) -> PooledConnection:
         try:
             conn = await PooledConnection.connect(
                 conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
@@ -248,12 +236,6 @@ class Database:
 
 async def _close(conn: AsyncConnection[Any]) -> None:
     await conn.close()
-
-
-def _shut(conn: AsyncConnection[Any]) -> None:
-    """Both ends see the connection end at once; the descriptor stays valid for whoever is waiting on it."""
-    with suppress(OSError), socket.socket(fileno=os.dup(conn.fileno())) as handle:
-        handle.shutdown(socket.SHUT_RDWR)
 
 
 def _is_reusable(conn: AsyncConnection[Any]) -> bool:

@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from cronlease import Run
 from cronlease.database import Database
+from cronlease.migrate import migrate
 from cronlease.outcome import FailReason, SkipReason, Status
 from cronlease.run import Hit, Job, run_once
 from cronlease.settings import load
@@ -254,6 +255,45 @@ def test_a_schedule_that_appears_as_missing_on_an_open_connection_is_created(roo
         return answers
 
     assert asyncio.run(hits()) == [Status.SUCCESS] * 3
+
+
+def test_a_database_that_falls_silent_between_hits_is_a_skip_within_the_time_limit(room: Room) -> None:
+    with proxied(room.dsn) as proxy:
+
+        async def hits() -> None:
+            database, settings = Database(proxy.dsn), load({"CRONLEASE_ACQUIRE_TIMEOUT": "1s"})
+            job = Job.of(nothing, settings, name="tick")
+            assert (await run_once(job, Hit(), database, settings)).status is Status.SUCCESS
+            assert (await run_once(job, Hit(), database, settings)).skipped is SkipReason.NOT_DUE
+            proxy.silent = True
+            started = time.monotonic()
+            silent = await run_once(job, Hit(force=True), database, settings)
+            assert silent.skipped is SkipReason.SCHEDULE_READ_ERROR
+            assert time.monotonic() - started < 2
+            proxy.silent = False
+            proxy.cut()
+            assert (await run_once(job, Hit(), database, settings)).skipped is SkipReason.NOT_DUE
+            await database.close()
+
+        asyncio.run(hits())
+
+
+def test_a_migration_under_open_connections_costs_no_hit(room: Room) -> None:
+    """Their prepared questions are of no use any more: a new function, and one that answers another row."""
+
+    async def hits() -> None:
+        database, settings = Database(room.dsn), load({})
+        job = Job.of(nothing, settings, name="tick")
+        await run_once(job, Hit(), database, settings)
+        for change in ("drop function acquire_refresh_lock", "alter table refresh_schedule add column extra int"):
+            for _ in range(3):
+                assert (await run_once(job, Hit(), database, settings)).skipped is SkipReason.NOT_DUE
+            room.query(change)
+            migrate(room.dsn)
+        assert (await run_once(job, Hit(), database, settings)).skipped is SkipReason.NOT_DUE
+        await database.close()
+
+    asyncio.run(hits())
 
 
 def _cut_all(dsn: str) -> None:
