@@ -13,7 +13,6 @@ from uuid import UUID
 
 from psycopg import AsyncConnection, OperationalError
 from psycopg.adapt import Transformer
-from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 
 from cronlease.wall import Query
@@ -46,33 +45,36 @@ class SwiftConnection(AsyncConnection[Any]):
     async def ask_swiftly(self, query: Query[T], seconds: float) -> T | None:
         """The answer; or None, and the connection given up, when there is anything else to say than a row.
         Raises TimeoutError; the connection is then of no use, and its pool will see that."""
+        deadline = asyncio.get_running_loop().time() + seconds
         try:
-            known = self._known.get(query.text) or await self._prepare(query)
-            parameters = [_WRITTEN[type(value)](value) for value in query.params.values()]
-            self.pgconn.send_query_prepared(known.name, parameters)
-            if self.pgconn.flush() == 0:
-                result = await self._result(asyncio.get_running_loop().time() + seconds)
+            known = self._known.get(query.text) or await self._prepare(query, deadline)
+            if known is not None:
+                parameters = [_WRITTEN[type(value)](value) for value in query.params.values()]
+                self.pgconn.send_query_prepared(known.name, parameters)
+                result = await self._result(deadline)
                 if result is not None and result.status == ExecStatus.TUPLES_OK:
                     known.transformer.set_pgresult(result)
-                    return query.read(known.transformer.load_row(0, tuple) or ())
+                    return query.read(known.transformer.load_row(0, tuple))
         except OperationalError:
             pass
         self.pgconn.finish()
         return None
 
-    async def _prepare(self, query: Query[Any]) -> Prepared:
+    async def _prepare(self, query: Query[Any], deadline: float) -> Prepared | None:
         known = Prepared(b"cronlease_%d" % len(self._known), Transformer(self))
         text = query.text % {name: f"${place}" for place, name in enumerate(query.params, start=1)}
         self.pgconn.send_prepare(known.name, text.encode())
-        (result,) = await self.wait(execute(self.pgconn))
-        if result.status != ExecStatus.COMMAND_OK:
-            raise OperationalError("not prepared")
+        result = await self._result(deadline)
+        if result is None or result.status != ExecStatus.COMMAND_OK:
+            return None
         self._known[query.text] = known
         return known
 
     async def _result(self, deadline: float) -> Any:
-        """The one result of the question, once the server is ready for the next."""
+        """The one result of what was sent, once the server is ready for the next; None when it could not be sent."""
         pgconn, found = self.pgconn, None
+        if pgconn.flush() != 0:
+            return None
         while True:
             while pgconn.is_busy():
                 await self._readable(deadline)

@@ -96,6 +96,12 @@ class Answer(NamedTuple):
 _NOT_FOUND = Answer(404, _JSON, b'{"status": 404, "error": "Job not found"}', {})
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # A run asks all sources at once; who does not fit in the queue tries again after a second.
+    request_queue_size = 64
+
+
 class FeedServer:
     """Serves the feeds on a free loopback port once started; the first page of each takes `latency` seconds.
     Time passes for the boards from the first request on."""
@@ -105,8 +111,7 @@ class FeedServer:
         self._latency = latency
         self._seed = seed
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._names = {feed.path(name): name for name, feed in FEEDS.items()}
