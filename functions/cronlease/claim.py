@@ -43,8 +43,10 @@ async def claim(
         return _LOCKED
     except TimeoutError:
         why = f"the database did not answer within {timeout.total_seconds():g} s: check that it is up and reachable"
-    except (SchemaMissing, NotPermitted) as trouble:
+    except SchemaMissing as trouble:
         why = f"{trouble}: {_OWNER}"
+    except NotPermitted as trouble:
+        why = f"{trouble}: grant that to this role, or {_OWNER} where it is still to be created"
     except Unreachable as trouble:
         why = f"{trouble}: check DATABASE_URL and that the server is up"
     except DatabaseTrouble as trouble:

@@ -62,6 +62,12 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
 }
 
 
+_UNREADABLE_URL = (
+    "DATABASE_URL cannot be read: write postgresql://user@host:5432/name with the password percent-encoded,"
+    " or in PGPASSWORD"
+)
+
+
 class PooledConnection(SwiftConnection):
     """A connection with one cursor for all our own queries: a new cursor would look up every type again."""
 
@@ -122,11 +128,15 @@ def sentence(error: psycopg.Error) -> str:
 
 
 def conninfo_of(url: str) -> str:
-    """The connection string with our time limits, except where it sets its own; a malformed one is not echoed."""
+    """The connection string with our time limits, except where it sets its own. A malformed one is not echoed, and
+    neither is one that libpq reads otherwise than it was meant: its parts may be parts of a password."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
-        raise Unreachable("DATABASE_URL cannot be read: write postgresql://user:password@host:5432/name") from None
+        raise Unreachable(_UNREADABLE_URL) from None
+    shifted = any("@" in str(given.get(part) or "") for part in ("host", "dbname"))
+    if shifted or not str(given.get("port") or "0").replace(",", "").isdigit():
+        raise Unreachable(_UNREADABLE_URL)
     return make_conninfo("", **{**_CONNECTION, **given})
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cronlease.claim import within
 from cronlease.database import Database
 from cronlease.lease import Lease
-from cronlease.logs import log, redact
+from cronlease.logs import log, storable
 from cronlease.outcome import FailReason, Outcome, Status
 from cronlease.trouble import CommitUnknown, Contended, DatabaseTrouble, LeaseLost, TimeIsUp
 from cronlease.wall import Finish, Query, release_refresh_lock
@@ -74,7 +74,7 @@ class Ending:
             return self._success(await self._write(self._run.success()))
         except LeaseLost:
             return self._lost()
-        except (DatabaseTrouble, TimeoutError) as trouble:
+        except Exception as trouble:
             return await self._badly(FailReason.FAILED, f"the end of the run could not be written: {trouble}", None)
 
     async def _unknown(self, error: CommitUnknown) -> Outcome:
@@ -96,7 +96,8 @@ class Ending:
             finish = await self._write(self._run.failure(text))
         except LeaseLost:
             return self._lost()
-        except (DatabaseTrouble, TimeoutError) as trouble:
+        except Exception as trouble:
+            # Whatever it is: the lease must not be kept by a run that is over.
             await self._release(trouble)
         return self._not_ok(reason, finish, text, error)
 
@@ -106,7 +107,7 @@ class Ending:
         then = "the lease was released instead"
         try:
             await within(self._lease.limits.acquire, self._database.ask_fresh(query))
-        except (DatabaseTrouble, TimeoutError) as worse:
+        except Exception as worse:
             then = f"releasing the lease failed too ({worse or 'no answer'}), so it will run out by itself"
         log(
             logging.ERROR,
@@ -130,6 +131,7 @@ class Ending:
             f"Ran {run.function}: {finish.status.value}",
             action="run_finished",
             status=finish.status.value,
+            error=run.left_out,
             **self._who,
             **run.counts._asdict(),
             next_run_at=finish.next_run_at,
@@ -139,10 +141,11 @@ class Ending:
             run.function,
             run.request_id,
             status=finish.status,
+            error=run.left_out,
             counts=run.counts,
             next_run_at=finish.next_run_at,
             duration_ms=self._duration_ms,
-            hint=run.hint,
+            hint=run.hint and storable(run.hint),
         )
 
     def _lost(self) -> Outcome:
@@ -160,7 +163,7 @@ class Ending:
                 reason, Status.FAILED
             ),
             failed=reason,
-            error=redact(text),
+            error=storable(text),
             counts=run.counts,
             next_run_at=finish.next_run_at if finish else None,
             duration_ms=self._duration_ms,
@@ -176,4 +179,10 @@ class Ending:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """What the job's error says; an error that cannot even say that must not keep the run from ending."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:
+        said = "it has no readable text"
+    return storable(f"{name}: {said}" if said else name)

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 logger = logging.getLogger("cronlease")
 
 _FIELDS = "cronlease_fields"
+_LONGEST = 2000
 # Greedy to the last @: a password may hold one itself, and too much hidden is better than too little.
 _URL_SECRET = re.compile(r"(?P<scheme>\w[\w+.-]*://)[^\s/@]*:\S*@")
 _WORD_SECRET = re.compile(r"(?i)(?P<key>password|passwd|pwd)(?P<is>\s*[=:]\s*)(?:'[^']*'|\S+)")
@@ -40,6 +41,11 @@ def redact(text: str) -> str:
     return text
 
 
+def storable(text: str) -> str:
+    """A text from anywhere made fit to be stored and answered: no secret, no NUL, only Unicode, not endless."""
+    return redact(text[:_LONGEST]).replace("\0", "").encode("utf-8", "replace").decode()
+
+
 @functools.cache
 def _secrets_of(url: str, password: str) -> list[str]:
     found = [password]
@@ -47,8 +53,9 @@ def _secrets_of(url: str, password: str) -> list[str]:
         found += [match[1], unquote(match[1])]
     if match := re.search(r"password\s*=\s*('[^']*'|\S+)", url):
         found.append(match[1].strip("'"))
-    # A very short one would blank out ordinary words.
-    return [secret for secret in found if len(secret) >= 4]
+    # Read wrongly, a password may show up in pieces. A very short one would blank out ordinary words.
+    found += [piece for secret in found for piece in re.split(r"[@/:?#]", secret)]
+    return sorted({secret for secret in found if len(secret) >= 4}, key=len, reverse=True)
 
 
 _encode = json.JSONEncoder(default=lambda value: redact(str(value)), ensure_ascii=False).encode

@@ -4,6 +4,7 @@ All of it in one transaction under one lock, so any number of processes may do i
 """
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from cronlease.trouble import Contended, DatabaseTrouble, Mismatch, NotPermitted
 from cronlease.wall import Query
 
 _PACKAGE = Path(__file__).parent
+_TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?(public\.\w+)", re.MULTILINE)
 
 
 class MigrationError(Exception):
@@ -89,18 +91,32 @@ def _apply(conn: Any) -> list[str]:
     applied = []
     for file in schema_files("migrations"):
         if file.name not in known:
-            send_plain(conn, file.text)
+            _send(conn, file)
             ask_plain(conn, _query("migrate_record", {"name": file.name, "hash": file.hash}))
             applied.append(file.name)
         elif known[file.name] != file.hash:
             raise MigrationError(
                 f"migration {file.name} was changed after it was applied: restore its text and write a new migration"
             )
+        elif missing := ask_plain(conn, _query("migrate_missing", {"names": _TABLE.findall(file.text)})):
+            raise MigrationError(
+                f"table {missing} is gone although {file.name} was applied: restore it, or to have an empty one"
+                f" delete that row of cronlease_migrations and migrate again"
+            )
     files = schema_files("functions")
     # Views may call functions, never the other way round: functions are not looked into while they are made.
     for file in sorted(files, key=lambda file: "create or replace view" in file.text):
         _replace(conn, file)
     return applied
+
+
+def _send(conn: Any, file: SchemaFile) -> None:
+    try:
+        send_plain(conn, file.text)
+    except NotPermitted:
+        raise
+    except DatabaseTrouble as trouble:
+        raise MigrationError(f"{file.name}.sql: {trouble}") from None
 
 
 def _replace(conn: Any, file: SchemaFile) -> None:

@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
             body["next_run_at"] = _time(self.next_run_at)
         elif self.skipped is None:
             body["status"] = self.status
-            if self.failed is not None:
+            if self.error is not None:
                 body["error"] = self.error
             body |= self.counts._asdict()
             body["next_run_at"] = _time(self.next_run_at)

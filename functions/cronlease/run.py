@@ -18,7 +18,7 @@ from cronlease.claim import claim
 from cronlease.database import Database
 from cronlease.ending import Ending
 from cronlease.lease import Lease
-from cronlease.logs import log, redact
+from cronlease.logs import log, storable
 from cronlease.outcome import Counts, Outcome, SkipReason, Status
 from cronlease.settings import Limits, Settings
 from cronlease.supervise import supervise
@@ -27,7 +27,6 @@ from cronlease.wall import Claim, Finish, Query, acquire_refresh_lock, finish_re
 
 # The system's own: nothing to seed, nothing two forked workers could share.
 _random = random.SystemRandom()
-_ERROR_LENGTH = 2000
 _SKIP_LEVELS = {SkipReason.NOT_DUE: logging.DEBUG, SkipReason.PAUSED: logging.WARNING}
 
 
@@ -93,7 +92,7 @@ class Run:
         self._every = Every.parse(claimed.every) if claimed.every else job.every
         self._backoff = job.backoff
         self._failures = claimed.failures or 0
-        self._partial: str | None = None
+        self.left_out: str | None = None
 
     def commit(self) -> Transaction:
         """The fenced transaction that ends the run: what is written in it and the next run time commit together,
@@ -126,23 +125,25 @@ class Run:
         hint: str | None = None,
     ) -> None:
         """Counts for the answer and the history, and a hint for whoever reads the answer; what is not given stays."""
-        given = {
-            "fetched": fetched,
-            "inserted": inserted,
-            "updated": updated,
-            "unchanged": unchanged,
-            "closed": closed,
-        }
-        self.counts = self.counts._replace(**{name: count for name, count in given.items() if count is not None})
+        given = Counts(fetched, inserted, updated, unchanged, closed)._asdict()
+        counts = {name: count for name, count in given.items() if count is not None}
+        for name, count in counts.items():
+            if type(count) is not int or not 0 <= count < 2**63:
+                raise TypeError(f"run.report({name}=...) takes a whole number from 0, not {count!r}")
+        if not isinstance(hint, str | None):
+            raise TypeError("run.report(hint=...) takes a text")
+        self.counts = self.counts._replace(**counts)
         self.hint = hint or self.hint
 
     def partial(self, reason: str) -> None:
         """The run will end as partial: it did its work except for what reason names."""
-        self._partial = reason
+        if not isinstance(reason, str) or not reason.strip():
+            raise TypeError("run.partial(...) takes a text that says what was left out")
+        self.left_out = storable(reason)
 
     def success(self) -> Query[Finish]:
-        status = Status.PARTIAL if self._partial else Status.SUCCESS
-        return self._finish(status, self._every.draw(_random), self._partial)
+        status = Status.PARTIAL if self.left_out else Status.SUCCESS
+        return self._finish(status, self._every.draw(_random), self.left_out)
 
     def failure(self, error: str) -> Query[Finish]:
         return self._finish(Status.FAILED, self._backoff.draw(self._failures + 1, _random), error)
@@ -154,7 +155,7 @@ class Run:
             self.fence,
             status,
             delay,
-            error=error and redact(error)[:_ERROR_LENGTH].replace("\0", ""),
+            error=error and storable(error),
             counts=self.counts,
             retention=self._retention,
         )

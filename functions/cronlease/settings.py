@@ -69,11 +69,11 @@ class Settings(NamedTuple):
 
     def limits(self, lease: timedelta | None = None) -> Limits:
         """The limits for that lease, or for the default one."""
-        lease = lease or self.lease
+        lease, max_run = lease or self.lease, self.max_run or timedelta(minutes=15)
         return Limits(
             lease=lease,
-            acquire=self.acquire_timeout or min(timedelta(seconds=10), lease),
-            max_run=self.max_run or timedelta(minutes=15),
+            acquire=self.acquire_timeout or min(timedelta(seconds=10), lease, max_run / 2),
+            max_run=max_run,
         )
 
     def backoff_rule(self, band: Every | None = None) -> Backoff:
@@ -83,12 +83,12 @@ class Settings(NamedTuple):
     def check(self, lease: timedelta | None = None, backoff: Every | None = None) -> None:
         """Raises the sentence for the first pair that cannot hold together, for one function's own values."""
         lease, band = lease or self.lease, backoff or self.backoff
-        acquire = self.limits(lease).acquire
         if lease < timedelta(seconds=1):
             raise SettingsError(f"CRONLEASE_LEASE is {written(lease)}: a lease is at least 1s")
         if self.acquire_timeout is not None and self.acquire_timeout > lease:
             raise _unfit("CRONLEASE_ACQUIRE_TIMEOUT", self.acquire_timeout, "at most", "CRONLEASE_LEASE", lease)
-        if self.max_run is not None and self.max_run <= acquire:
+        if self.max_run is not None and self.acquire_timeout is not None and self.max_run <= self.acquire_timeout:
+            acquire = self.acquire_timeout
             raise _unfit("CRONLEASE_MAX_RUN", self.max_run, "longer than", "CRONLEASE_ACQUIRE_TIMEOUT", acquire)
         if self.backoff_cap is not None and self.backoff_cap < band.high:
             raise _unfit(

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from psycopg import AsyncConnection, OperationalError
+from psycopg import AsyncConnection, Error
 from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus
 
@@ -55,7 +55,7 @@ class SwiftConnection(AsyncConnection[Any]):
                 if result is not None and result.status == ExecStatus.TUPLES_OK:
                     known.transformer.set_pgresult(result)
                     return query.read(known.transformer.load_row(0, tuple))
-        except OperationalError:
+        except Error:
             pass
         self.pgconn.finish()
         return None

@@ -79,6 +79,10 @@ class Transaction:
     def _opening(self) -> str:
         """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
         self._lease.check()
+        if self._lease.resting:
+            raise RuntimeError(
+                "run.commit() and run.transaction() do not nest: leave the one before entering the next"
+            )
         limits = self._lease.limits
         left = timedelta(seconds=max(0.001, self._lease.run_until - time.monotonic()))
         return (

@@ -1,5 +1,6 @@
 """The function as it is deployed: a real functions-framework process, hit over real HTTP."""
 
+import contextlib
 import json
 import os
 import signal
@@ -74,7 +75,11 @@ def serving() -> Iterator[Serve]:
                 environment["DATABASE_URL"] = dsn
             with log.open("wb") as out:
                 process = subprocess.Popen(
-                    command(target, source, port), env=clean_environment(**environment), stdout=out, stderr=out
+                    command(target, source, port),
+                    env=clean_environment(**environment),
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
                 )
             stack.callback(stop, process)
             served = Served(f"http://127.0.0.1:{port}", process, log)
@@ -100,11 +105,16 @@ def answers(served: Served) -> bool:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends master and worker at once: a worker outlives a master that was killed alone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, clean_environment, command, free_port, stop
+from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, clean_environment, command, free_port, kill, stop
 from tests.integration.conftest import Room, wait_until
 
 MAIN = FUNCTIONS / "main.py"
@@ -77,14 +77,13 @@ def test_without_a_database_the_embedded_one_is_used_and_goes_with_the_function(
         assert (body["status"], body["fetched"]) == ("success", 0), body
         assert "CRONLEASE_SOURCES" in body["hint"]
         assert served.hit().json()["reason"] == "not_due"
-        served.process.kill()
-        served.process.wait()
-        # The worker sees its server gone, and the database sees its worker gone.
+        assert _processes_in(place)
+        kill(served.process)
         wait_until(lambda: not _processes_in(place), 30)
 
 
 def _processes_in(place: str) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if place in line]
 
 

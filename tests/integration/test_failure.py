@@ -74,6 +74,42 @@ def test_third_rung_a_lease_that_cannot_be_released_runs_out(room: Room, caplog:
     assert room.runs() == ["success", "abandoned", "success"]
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "ruin",
+    [
+        lambda run: run.report(fetched=7 / 2),
+        lambda run: run.report(fetched=True),
+        lambda run: run.report(inserted=-1),
+        lambda run: run.report(updated=10**30),
+        lambda run: run.report(hint=object()),
+        lambda run: run.partial(5),
+        lambda run: run.partial(" "),
+        lambda run: (_ for _ in ()).throw(ValueError("half a character: \ud800, and a NUL: \0")),
+        lambda run: (_ for _ in ()).throw(Unspeakable()),
+    ],
+)
+def test_whatever_a_job_does_wrong_costs_a_backoff_and_frees_the_lease(
+    room: Room, ruin: Callable[[Run], None]
+) -> None:
+    async def job(run: Run) -> None:
+        ruin(run)
+
+    outcome = room.enter(job)
+    assert outcome.failed is FailReason.FAILED
+    assert room.row("locked_by, failures, last_status, next_run_at > now() + interval '19 min'") == (
+        None,
+        1,
+        "failed",
+        True,
+    )
+    assert room.row("last_error")[0] == outcome.error
+
+
 def test_a_success_that_cannot_be_written_is_a_failure(room: Room) -> None:
     room.enter(nothing)
     room.query(BREAK_FINISH)
@@ -100,7 +136,17 @@ def _malformed(dsn: str) -> str:
     return "postgresql://me:wr0ng-s3cret@host:not-a-port/db"
 
 
-@pytest.mark.parametrize("broken", [_closed_port, _wrong_password, _no_such_database, _malformed])
+def _shifted(dsn: str) -> str:
+    return "postgresql://me:wr0ng@s3cret@127.0.0.1:1/db"
+
+
+def _cut_by_a_slash(dsn: str) -> str:
+    return "postgresql://me:s3cret1/s3cret2@127.0.0.1:1/db"
+
+
+@pytest.mark.parametrize(
+    "broken", [_closed_port, _wrong_password, _no_such_database, _malformed, _shifted, _cut_by_a_slash]
+)
 def test_a_database_that_cannot_be_had_is_a_skip_and_the_job_is_not_touched(
     room: Room, broken: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,6 +322,20 @@ def test_a_database_that_falls_silent_between_hits_is_a_skip_within_the_time_lim
             await database.close()
 
         asyncio.run(hits())
+
+
+def test_a_time_that_cannot_be_read_is_a_skip_on_an_open_connection_too(room: Room) -> None:
+    async def hits() -> None:
+        database, settings = Database(room.dsn), load({})
+        job = Job.of(nothing, settings, name="tick")
+        await run_once(job, Hit(), database, settings)
+        room.query("update refresh_schedule set next_run_at = '20000-01-01'")
+        for _ in range(2):
+            outcome = await run_once(Job.of(never, settings, name="tick"), Hit(), database, settings)
+            assert outcome.skipped is SkipReason.SCHEDULE_READ_ERROR
+        await database.close()
+
+    asyncio.run(hits())
 
 
 def test_a_migration_under_open_connections_costs_no_hit(room: Room) -> None:

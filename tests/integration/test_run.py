@@ -148,6 +148,16 @@ def test_commit_is_entered_at_most_once(room: Room) -> None:
     assert room.enter(job).status is Status.SUCCESS
 
 
+def test_fenced_blocks_do_not_nest_and_say_so_at_once(room: Room) -> None:
+    async def job(run: Run) -> None:
+        async with run.commit(), run.transaction():
+            pass
+
+    outcome = room.enter(job)
+    assert outcome.error is not None
+    assert "do not nest" in outcome.error
+
+
 def test_a_job_that_ends_the_transaction_itself_fails_with_a_sentence(room: Room) -> None:
     async def job(run: Run) -> None:
         async with run.commit() as conn:
@@ -282,6 +292,7 @@ def test_a_partial_run_is_ok_and_says_what_was_left_out(room: Room) -> None:
 
     outcome = room.enter(job)
     assert (outcome.status, outcome.http_status, outcome.as_json()["ok"]) == (Status.PARTIAL, 200, True)
+    assert outcome.as_json()["error"] == "source acme: 404"
     assert room.row("last_status, last_error, failures") == ("partial", "source acme: 404", 0)
 
 

@@ -229,3 +229,11 @@ def test_a_server_that_cannot_be_reached_is_one_error_without_the_password() -> 
     with pytest.raises(MigrationError) as caught:
         migrate("postgresql://somebody:secret@127.0.0.1:1/nothing")
     assert "secret" not in str(caught.value)
+
+
+def test_a_table_that_is_gone_is_named_and_not_called_up_to_date(dsn: str, conn: psycopg.Connection) -> None:
+    conn.execute("drop table public.refresh_runs")
+    with pytest.raises(MigrationError, match=r"table public\.refresh_runs is gone although 0002_refresh_runs"):
+        migrate(dsn)
+    conn.execute("delete from public.cronlease_migrations where name = '0002_refresh_runs'")
+    assert migrate(dsn) == ["0002_refresh_runs"]

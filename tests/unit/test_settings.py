@@ -22,6 +22,10 @@ def test_limits_that_were_not_set_follow_a_short_lease() -> None:
     assert limits.idle_in_transaction == timedelta(seconds=1.5)
 
 
+def test_a_short_run_limit_alone_shortens_the_claim_instead_of_refusing() -> None:
+    assert load({"CRONLEASE_MAX_RUN": "6s"}).limits().acquire == timedelta(seconds=3)
+
+
 def test_the_run_limit_is_the_platforms_request_timeout() -> None:
     assert load({"CLOUD_RUN_TIMEOUT_SECONDS": "120"}).limits().max_run == timedelta(minutes=2)
     both = {"CLOUD_RUN_TIMEOUT_SECONDS": "120", "CRONLEASE_MAX_RUN": "90s"}
@@ -35,7 +39,7 @@ def test_the_run_limit_is_the_platforms_request_timeout() -> None:
             {"CRONLEASE_LEASE": "5s", "CRONLEASE_ACQUIRE_TIMEOUT": "6s"},
             ["CRONLEASE_ACQUIRE_TIMEOUT", "CRONLEASE_LEASE"],
         ),
-        ({"CRONLEASE_MAX_RUN": "5s"}, ["CRONLEASE_MAX_RUN", "CRONLEASE_ACQUIRE_TIMEOUT"]),
+        ({"CRONLEASE_MAX_RUN": "5s", "CRONLEASE_ACQUIRE_TIMEOUT": "5s"}, ["CRONLEASE_MAX_RUN", "CRONLEASE_ACQUIRE"]),
         ({"CRONLEASE_BACKOFF_CAP": "10m"}, ["CRONLEASE_BACKOFF_CAP", "CRONLEASE_BACKOFF"]),
         ({"CRONLEASE_LEASE": "0.5s"}, ["CRONLEASE_LEASE"]),
     ],

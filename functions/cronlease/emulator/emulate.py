@@ -14,7 +14,7 @@ from pathlib import Path
 
 import cronlease
 from cronlease.emulator.feeds import FeedServer
-from cronlease.emulator.function import EmulatorError, FunctionProcess, check_port
+from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
 from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
 from cronlease.emulator.scheduler import Hit, Scheduler
 from cronlease.emulator.show import hit_line, rows_in_the_database
@@ -44,11 +44,12 @@ def emulate(*, port: int, every: float, source: Path | None, target: str, second
     Call it from the main thread: signals arrive there, and the children end with it.
     """
     try:
-        check_port(port)
         source = _source(source)
-        with _stop_signals() as events, ExitStack() as stack:
+        with claimed_port(port), _stop_signals() as events, ExitStack() as stack:
             env = _CADENCE | {key: value for key, value in os.environ.items() if key not in _MISLEADING} | _LOOPBACK
-            conninfo, psql = _open_database(stack, env)
+            server = _embedded(stack, env)
+            conninfo = env.get("DATABASE_URL", "")
+            psql = server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql"
             migrate(conninfo)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
             feeds = stack.enter_context(FeedServer(latency=_FEED_LATENCY))
@@ -59,7 +60,7 @@ def emulate(*, port: int, every: float, source: Path | None, target: str, second
             feeds.start()  # after the last fork: a fork copies no threads, but their locks
             if _wait_until_it_answers(function, events):
                 echo(_heading(function.url, psql, folder / "function.log"))
-                _hit_and_follow(function, events, every, seconds, echo, conninfo)
+                _hit_and_follow(function, server, events, every, seconds, echo, conninfo)
             function.stop()
             echo(f"\n{rows_in_the_database(conninfo)}\n\nstopped")
     except (EmulatorError, EmbeddedPostgresError, MigrationError, SettingsError) as error:
@@ -81,16 +82,13 @@ def _stop_signals() -> Iterator[Events]:
             signal.signal(getattr(signal, name), handler)
 
 
-def _open_database(stack: ExitStack, env: dict[str, str]) -> tuple[str, str]:
-    """The configured database or the embedded one, and the command that looks inside."""
-    settings = load(env)
-    if settings.database_url is not None:
-        return settings.database_url, 'psql "$DATABASE_URL"'
-    if settings.libpq_target:
-        return "", "psql"
+def _embedded(stack: ExitStack, env: dict[str, str]) -> EmbeddedPostgres | None:
+    """The embedded server, named in the environment as the database; None where one is configured already."""
+    if load(env).has_database:
+        return None
     server = stack.enter_context(EmbeddedPostgres.start(default_data_dir() / "postgres"))
     env["DATABASE_URL"] = server.create_database(_DATABASE)
-    return env["DATABASE_URL"], server.psql_command(_DATABASE)
+    return server
 
 
 def _source(chosen: Path | None) -> Path:
@@ -128,12 +126,18 @@ cronlease emulate: Ctrl-C stops it all
 
 
 def _hit_and_follow(
-    function: FunctionProcess, events: Events, every: float, seconds: float | None, echo: Echo, conninfo: str
+    function: FunctionProcess,
+    server: EmbeddedPostgres | None,
+    events: Events,
+    every: float,
+    seconds: float | None,
+    echo: Echo,
+    conninfo: str,
 ) -> None:
     scheduler = Scheduler(function.url, every=every, answered=events.put)
     scheduler.start()
     try:
-        _follow(function, events, seconds, echo, conninfo)
+        _follow(function, server, events, seconds, echo, conninfo)
     finally:
         scheduler.stop_hitting()
         function.stop()
@@ -143,12 +147,21 @@ def _hit_and_follow(
             echo(hit_line(hit))
 
 
-def _follow(function: FunctionProcess, events: Events, seconds: float | None, echo: Echo, conninfo: str) -> None:
+def _follow(
+    function: FunctionProcess,
+    server: EmbeddedPostgres | None,
+    events: Events,
+    seconds: float | None,
+    echo: Echo,
+    conninfo: str,
+) -> None:
     """Prints a line per hit, and the rows at the end of the first screen, until it is told to stop or time is up."""
     began = time.monotonic()
     screen_is_full = False
     while seconds is None or time.monotonic() < began + seconds:
         function.check()
+        if server is not None and not server.running:
+            raise EmulatorError("the PostgreSQL it had joined stopped with the process that started it: start again")
         if not screen_is_full and time.monotonic() > began + _FIRST_SCREEN_SECONDS:
             screen_is_full = True
             echo(f"\n{rows_in_the_database(conninfo)}\n")

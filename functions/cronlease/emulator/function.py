@@ -1,8 +1,12 @@
 """The function as a child process, under the real functions-framework. Knows nothing of who hits it."""
 
+import os
 import signal
 import socket
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,6 +15,7 @@ import httpx2
 
 from cronlease.emulator import child
 from cronlease.emulator.cluster import one_line
+from cronlease.emulator.filelock import FileLock
 
 _HOST = "127.0.0.1"
 # Longer than a run against the sample feeds, shorter than a person's patience.
@@ -60,6 +65,18 @@ class FunctionProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+@contextmanager
+def claimed_port(port: int) -> Iterator[None]:
+    """Keeps the port from a second emulator, which could come before our function listens."""
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    lock = FileLock.take(Path(tempfile.gettempdir()) / f"cronlease-emulate-{user}-{port}.lock")
+    if lock is None:
+        raise EmulatorError(f"port {port} is in use by another emulator: pass --port N")
+    with lock:
+        check_port(port)
+        yield
 
 
 def check_port(port: int) -> None:
