@@ -125,7 +125,11 @@ begin
         end
     where s.id = v_id
     -- A time that no client can read, such as an infinite one, is told as null: the claim stands by then.
-    returning s.fence, s.locked_by, s.locked_until, case when s.next_run_at between '0001-01-02' and '9999-12-30' then s.next_run_at end
+    returning
+      s.fence,
+      s.locked_by,
+      s.locked_until,
+      case when s.next_run_at between '0001-01-02' and '9999-12-30' then s.next_run_at end
     into v_row.fence, locked_by, locked_until, next_run_at;
 
     insert into public.refresh_runs as r (
