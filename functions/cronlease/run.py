@@ -141,12 +141,16 @@ class Run:
             raise TypeError("run.partial(...) takes a text that says what was left out")
         self.left_out = storable(reason)
 
+    def backoff(self, failures: int) -> timedelta:
+        """What that many failures in a row cost by this function's rule, for parts of a job that fail alone."""
+        return self._backoff.draw(failures, _random)
+
     def success(self) -> Query[Finish]:
         status = Status.PARTIAL if self.left_out else Status.SUCCESS
         return self._finish(status, self._every.draw(_random), self.left_out)
 
     def failure(self, error: str) -> Query[Finish]:
-        return self._finish(Status.FAILED, self._backoff.draw(self._failures + 1, _random), error)
+        return self._finish(Status.FAILED, self.backoff(self._failures + 1), error)
 
     def _finish(self, status: Status, delay: timedelta, error: str | None) -> Query[Finish]:
         return finish_refresh_run(

@@ -1,15 +1,22 @@
 """Reads the sources file. What is wrong in it is said in one sentence that names the source and the field."""
 
+import re
 import tomllib
 from pathlib import Path
+from string import Formatter
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from opening_signals.model import Source
 from opening_signals.sources import KINDS
+from opening_signals.sources.json_feed import JsonKind
+from opening_signals.sources.kind import Kind
+from opening_signals.spec import Feed
 
 SHIPPED = Path(__file__).with_name("sources.toml")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 class SourcesError(ValueError):
@@ -48,41 +55,92 @@ def _source(entry: Any, place: int) -> Source:
         raise SourcesError(f"source {place}: write it as a [[source]] table")
     given = entry.get("name")
     who = f"source {given!r}" if isinstance(given, str) and given.strip() else f"source {place}"
-    entry = _with_url(entry, who)
     try:
-        return Source.model_validate(entry)
+        if "feed" in entry:  # a field of a Source, but none of the file
+            raise SourcesError("'feed' is an unknown field")
+        kind = _kind(entry)
+        entry = _with_url(entry, kind)
+        if not isinstance(kind, JsonKind):
+            return Source.model_validate(entry)
+        source = Source.model_validate(_with_feed(entry, kind))
+        return source.model_copy(update={"url": kind.spec(source).first(source.url)})
     except ValidationError as error:
         raise SourcesError(f"{who}: {_sentence(error)}") from None
+    except SourcesError as error:
+        raise SourcesError(f"{who}: {error}") from None
 
 
-def _with_url(entry: dict[str, Any], who: str) -> dict[str, Any]:
-    """The entry with its short key made an address."""
+def _kind(entry: dict[str, Any]) -> Kind:
     if "kind" not in entry:
-        raise SourcesError(f"{who}: the field 'kind' is missing")
+        raise SourcesError("the field 'kind' is missing")
     kind = KINDS.get(entry["kind"]) if isinstance(entry["kind"], str) else None
     if kind is None:
-        raise SourcesError(f"{who}: 'kind' is unknown: {entry['kind']!r}; it can be {', '.join(sorted(KINDS))}")
-    short = kind.short_key
-    if (short in entry) == ("url" in entry):
-        fault = "both are there" if short in entry else "neither is there"
-        raise SourcesError(f"{who}: a source of kind {entry['kind']} has either {short!r} or 'url', and {fault}")
-    if short not in entry:
+        raise SourcesError(f"'kind' is unknown: {entry['kind']!r}; it can be {', '.join(sorted(KINDS))}")
+    return kind
+
+
+def _with_url(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """The entry with its short keys made an address."""
+    keys = [name for _, name, _, _ in Formatter().parse(kind.address) if name]
+    short = [key for key in keys if key in entry]
+    if not keys or (short == [] and "url" in entry):
         return entry
-    value = entry[short]
+    if "url" in entry or short != keys:
+        only = f"only {_quoted(short)}" if short else "neither"
+        fault = "both are there" if "url" in entry else f"{only} is there"
+        raise SourcesError(f"a source of kind {entry['kind']} has either {_quoted(keys)} or 'url', and {fault}")
+    rest = {name: value for name, value in entry.items() if name not in keys}
+    return rest | {"url": kind.address.format(**{key: _short(key, entry[key], kind.address) for key in keys})}
+
+
+def _short(key: str, value: Any, address: str) -> str:
+    """The value, fit for its place in the address, which it cannot leave."""
     if not isinstance(value, str) or not value.strip():
-        raise SourcesError(f"{who}: {short!r} must be a text that is not empty")
-    return {name: kept for name, kept in entry.items() if name != short} | {"url": kind.url(value.strip())}
+        raise SourcesError(f"{key!r} must be a text that is not empty")
+    if f"{{{key}}}" in address.split("/")[2] and not _HOST.fullmatch(value.strip()):
+        raise SourcesError(f"{key!r} must be letters, digits, dots and hyphens: it is part of the host's name")
+    return quote(value.strip(), safe="")
+
+
+def _with_feed(entry: dict[str, Any], kind: JsonKind) -> dict[str, Any]:
+    """The entry with what it says of its feed put together with what the preset says."""
+    said = {name: value for name, value in entry.items() if name in Feed.model_fields}
+    if not said and kind.is_complete:
+        return entry
+    feed = kind.preset | said
+    for name in ("fields", "query"):
+        if isinstance(said.get(name), dict):
+            feed[name] = kind.preset.get(name, {}) | said[name]
+    return {name: value for name, value in entry.items() if name not in said} | {"feed": feed}
+
+
+def _quoted(keys: list[str]) -> str:
+    return " and ".join(map(repr, keys))
 
 
 def _sentence(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = str(first["loc"][0]) if first["loc"] else "entry"
+    field = _field(first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{field!r} is an unknown field"
     if first["type"] == "missing":
         return f"the field {field!r} is missing"
+    if first["type"] == "union_tag_not_found":
+        return f"the field '{field}.style' is missing"
+    if first["type"] == "union_tag_invalid":
+        return f"'{field}.style' must be none, offset, page or next"
     message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{field!r} {message[:1].lower()}{message[1:]}"
+
+
+def _field(place: tuple[int | str, ...]) -> str:
+    """As the file has it: it has no table `feed`, and the style of the paging is a value there."""
+    names = [str(part) for part in place]
+    if names[:1] == ["feed"]:
+        names = names[1:] or ["fields"]
+    if names[:1] == ["paging"]:
+        names[1:2] = []
+    return ".".join(names) or "entry"
 
 
 def _first_line(error: ValueError) -> str:

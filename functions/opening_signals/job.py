@@ -7,8 +7,8 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -16,9 +16,10 @@ import psycopg
 
 from opening_signals import upsert
 from opening_signals.catalogue import load
-from opening_signals.fetch import AT_ONCE, client, fetch
-from opening_signals.model import FeedError, Source
-from opening_signals.sources import KINDS
+from opening_signals.collect import Collected, collect
+from opening_signals.fetch import AT_ONCE, client
+from opening_signals.memory import Memory, lock, recall, remember
+from opening_signals.model import FeedError, Opening, Source
 
 if TYPE_CHECKING:
     from cronlease import Run
@@ -34,16 +35,6 @@ class AllSourcesFailedError(Exception):
     """Not one source could be fetched: there is nothing to merge."""
 
 
-@dataclass(slots=True)
-class Fetched:
-    """How far one source came. Without an error all of it is staged."""
-
-    source: Source
-    staged: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    error: str | None = None
-
-
 async def refresh(run: "Run") -> None:
     """Fetches the openings of every source and upserts them. Ends as partial when only some could be fetched."""
     sources = load(os.environ.get("CRONLEASE_SOURCES"))
@@ -52,20 +43,53 @@ async def refresh(run: "Run") -> None:
         return
     async with run.connection() as conn:
         await upsert.sweep(conn, run.request_id)
-    results = await _Collector(run).collect(sources)
+        memories = await recall(conn, sources)
+    asked = _due(sources, memories)
+    collector = _Collector(run, memories)
+
+    def wait(name: str) -> timedelta:
+        return run.backoff(memories[name].failures + 1)
+
+    results = await collector.collect(asked)
     failed = [result for result in results if result.error]
     if len(failed) == len(results):
+        async with run.transaction() as conn:
+            await lock(conn, [result.source.name for result in failed])
+            await remember(conn, failed, wait)
         raise AllSourcesFailedError(f"every source failed: {_listed(failed)}")
+    names = {source.name for source in asked}
+    waiting = [memory for name, memory in memories.items() if name not in names]
+    await _commit(run, results, collector.pages, waiting, wait)
+
+
+def _due(sources: Sequence[Source], memories: Mapping[str, Memory]) -> list[Source]:
+    """Those to ask now, the healthy first: the others must not take their turn. When all of them wait, all are
+    asked: the run has waited for them already."""
+    due = [source for source in sources if not memories[source.name].waits_until] or sources
+    return sorted(due, key=lambda source: memories[source.name].failures)
+
+
+async def _commit(
+    run: "Run",
+    results: Sequence[Collected],
+    pages: Mapping[str, int],
+    waiting: Sequence[Memory],
+    wait: Callable[[str], timedelta],
+) -> None:
+    """Only what was fetched to the end may close an opening, and of a source without news nothing is staged."""
+    failed = [result for result in results if result.error]
     async with run.commit() as conn:
-        complete = [result.source.name for result in results if not result.error]
-        merged = await upsert.merge(conn, run.request_id, complete)
+        await lock(conn, [result.source.name for result in results])
+        complete = [result.source.name for result in results if not result.error and not result.not_modified]
+        merged = await upsert.merge(conn, run.request_id, {name: pages[name] for name in complete})
+        await remember(conn, results, wait)
         run.report(
             fetched=merged.fetched,
             inserted=merged.inserted,
             updated=merged.updated,
             unchanged=merged.unchanged,
-            closed=0,
-            hint=_rejections(results),
+            closed=merged.closed,
+            hint=_hint(results, waiting),
         )
         if failed:
             run.partial(f"{len(failed)} of {len(results)} sources failed: {_listed(failed)}")
@@ -74,74 +98,74 @@ async def refresh(run: "Run") -> None:
 class _Collector:
     """Fetches, parses and stages all sources of one run within its time."""
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "Run", memories: Mapping[str, Memory]) -> None:
         self._run = run
+        self._memories = memories
+        self.pages: Counter[str] = Counter()
         self._lease = run.lease.total_seconds()
         self._ends_at = asyncio.get_running_loop().time() + self._lease * _STAGING_SHARE
         self._turn = asyncio.Semaphore(AT_ONCE)
         # One source at a time has a connection: the hits that arrive meanwhile need theirs from the same pool.
         self._staging = asyncio.Lock()
 
-    async def collect(self, sources: Iterable[Source]) -> list[Fetched]:
+    async def collect(self, sources: Iterable[Source]) -> list[Collected]:
         async with client() as http, asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._collect(http, source)) for source in sources]
         return [task.result() for task in tasks]
 
-    async def _collect(self, http: httpx2.AsyncClient, source: Source) -> Fetched:
-        """Never raises: whatever one source does, the others go on."""
-        result = Fetched(source)
-        cause: Exception | None = None
+    async def _collect(self, http: httpx2.AsyncClient, source: Source) -> Collected:
+        staged = 0
+
+        async def stage(page: list[Opening]) -> None:
+            nonlocal staged
+            await self._stage(source, page, staged)
+            staged += len(page)
+
         async with self._turn:
-            now = asyncio.get_running_loop().time()
-            until = min(now + self._lease * _SOURCE_SHARE, self._ends_at)
-            try:
-                async with asyncio.timeout_at(until):
-                    await self._stage(await fetch(http, source), result)
-            except TimeoutError:
-                result.error = f"was not done after {max(until - now, 0):.3g} s"
-            except FeedError as error:
-                result.error = str(error)
-            except psycopg.Error as error:
-                result.error = f"its openings could not be staged: {error.diag.message_primary or error}"
-            except Exception as error:
-                # The text goes to the log only: nobody knows what is in it.
-                cause = error
-                result.error = f"an unforeseen error, {type(error).__name__}: see the log"
-        self._say(result, cause)
+            until = min(asyncio.get_running_loop().time() + self._lease * _SOURCE_SHARE, self._ends_at)
+            validators = self._memories[source.name].validators
+            result = await collect(http, source, validators=validators, take=stage, until=until)
+        self._say(result)
         return result
 
-    async def _stage(self, body: bytes, result: Fetched) -> None:
-        """Page by page. Parsed in a thread, so that the hits that arrive meanwhile are answered."""
-        pages = KINDS[result.source.kind].pages(result.source, body, result.rejected)
+    async def _stage(self, source: Source, page: list[Opening], start: int) -> None:
         run = self._run
-        while page := await asyncio.to_thread(next, pages, None):
+        try:
             async with self._staging, run.connection() as conn:
-                await upsert.stage(conn, run.request_id, result.source.name, page, start=result.staged)
-            result.staged += len(page)
+                await upsert.stage(conn, run.request_id, source.name, page, start=start)
+                self.pages[source.name] += 1
+        except psycopg.Error as error:
+            raise FeedError(f"its openings could not be staged: {error.diag.message_primary or error}") from error
 
-    def _say(self, result: Fetched, cause: Exception | None) -> None:
+    def _say(self, result: Collected) -> None:
         name = result.source.name
         fields: dict[str, Any] = {"source": name, "request_id": str(self._run.request_id)}
         if result.rejected:
             fields["rejected"] = dict(result.rejected)
             _warn(f"{result.rejected.total()} items of source {name} were left out", "items_rejected", fields)
         if result.error:
-            _warn(f"Source {name} failed: {result.error}", "source_failed", fields, cause)
+            _warn(f"Source {name} failed: {result.error}", "source_failed", fields, result.cause)
 
 
 def _warn(message: str, action: str, fields: dict[str, Any], cause: Exception | None = None) -> None:
     _logger.warning(message, exc_info=cause, extra={"cronlease_fields": {"action": action, **fields}})
 
 
-def _listed(failed: Iterable[Fetched]) -> str:
+def _listed(failed: Iterable[Collected]) -> str:
     return "; ".join(f"{result.source.name} ({result.error})" for result in failed)
 
 
-def _rejections(results: Iterable[Fetched]) -> str | None:
-    """One sentence on the items that were left out, with the commonest reason of each source."""
-    said = [
+def _hint(results: Iterable[Collected], waiting: Iterable[Memory]) -> str | None:
+    """One sentence on the items that were left out, with the commonest reason of each source, and one on the sources
+    that were not asked."""
+    rejected = [
         f"{result.source.name} {result.rejected.total()} ({result.rejected.most_common(1)[0][0]})"
         for result in results
         if result.rejected
     ]
-    return f"items left out: {'; '.join(said)}" if said else None
+    resting = [f"{each.name} (failures: {each.failures}, until {each.waits_until} UTC)" for each in waiting]
+    said = [
+        f"items left out: {'; '.join(rejected)}" if rejected else "",
+        f"sources left alone for now: {'; '.join(resting)}" if resting else "",
+    ]
+    return ". ".join(filter(None, said)) or None

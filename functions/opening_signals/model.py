@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
+from opening_signals.spec import Feed
+from opening_signals.trouble import FeedError as FeedError
+
 _DEEPEST = 100
 _LONGEST_PAYLOAD = 1_000_000
 _YEARS = range(1970, 2101)
@@ -22,10 +25,6 @@ _STORABLE = r"^[^\x00]*$"
 # No other scheme: whoever shows the opening makes a link of it.
 _LINK = r"^(?i:https?)://[^\s/?#\x00][^\s\x00]*$"
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-class FeedError(Exception):
-    """This source gave nothing that can be used; the text says why and holds no address and no secret."""
 
 
 def _blank_is_none(value: Any) -> Any:
@@ -51,11 +50,11 @@ def _reachable(value: str) -> str:
 
 
 def _moment(value: Any) -> Any:
-    """A time as ISO 8601 writes it, in UTC, and UTC where it says no zone."""
-    if not isinstance(value, str):
+    """A time, or one as ISO 8601 writes it, in UTC, and UTC where it says no zone."""
+    if not isinstance(value, str | datetime):
         return value
     try:
-        moment = datetime.fromisoformat(value.strip())
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
     except ValueError:
         raise ValueError("must be a time as ISO 8601 writes it") from None
     if moment.year not in _YEARS:
@@ -78,7 +77,8 @@ MaybeMoment = Annotated[datetime | None, BeforeValidator(_moment), BeforeValidat
 
 
 class Source(BaseModel):
-    """One [[source]] of the sources file, its short key already made an address."""
+    """One [[source]] of the sources file, its short keys already made an address. Feed is what the file says of a
+    JSON feed; without it, it is what the kind's preset says."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -87,6 +87,7 @@ class Source(BaseModel):
     url: Address
     organization: MaybeText = None
     allow_private: bool = False
+    feed: Feed | None = None
 
 
 class Opening(NamedTuple):
@@ -107,8 +108,8 @@ class Opening(NamedTuple):
         """The opening with these fields and the item as its payload; ValueError when it cannot be stored."""
         good = _Fields(**fields)
         payload = canonical(item)
-        said = (good.title, good.organization, good.location, good.url, good.posted_at)
-        return cls(good.external_id, *said, payload, content_hash(*said, payload))
+        said = (good.title, good.organization, good.location, good.url, good.posted_at, payload)
+        return cls(good.external_id, *said, content_hash(*said))
 
 
 class _Fields(BaseModel):
@@ -122,9 +123,10 @@ class _Fields(BaseModel):
     posted_at: MaybeMoment = None
 
 
-def content_hash(*said: Any) -> bytes:
-    """Equal exactly when all that is stored is equal; the order of keys in the feed does not matter."""
-    return hashlib.sha256(json.dumps(said, default=datetime.isoformat).encode()).digest()
+def content_hash(*said: str | datetime | None) -> bytes:
+    """Equal exactly when all that is stored is equal: none of it holds a NUL, and none of it is an empty text."""
+    parts = (part.isoformat() if isinstance(part, datetime) else part or "" for part in said)
+    return hashlib.sha256("\0".join(parts).encode()).digest()
 
 
 def canonical(item: Any) -> str:

@@ -1,9 +1,19 @@
 -- Removes what runs that are over left behind: they died, or lost their lease, between staging and merge.
-delete from public.opening_staging s
-where s.request_id <> %(request_id)s
-  and not exists (
-    select
-    from public.refresh_runs r
-    where r.request_id = s.request_id
-      and r.status = 'running'
-  )
+with live as (
+  select request_id
+  from public.refresh_runs
+  where status = 'running'
+  union all
+  select %(request_id)s
+),
+swept as (
+  delete from public.opening_staging s
+  where not exists (select from live l where l.request_id = s.request_id)
+  returning 1
+),
+swept_pages as (
+  delete from public.opening_staging_pages s
+  where not exists (select from live l where l.request_id = s.request_id)
+  returning 1
+)
+select (select count(*) from swept) + (select count(*) from swept_pages)

@@ -3,7 +3,7 @@
 The statements are in the .sql files beside this module. Nothing here opens or ends a transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -14,9 +14,18 @@ from opening_signals.model import Opening
 
 _HERE = Path(__file__).parent
 _SWEEP = (_HERE / "sweep.sql").read_bytes()
+_RECOGNISE = (_HERE / "recognise.sql").read_bytes()
+_COMPARE = (_HERE / "compare.sql").read_bytes()
 _STAGE = (_HERE / "stage.sql").read_bytes()
 _PLAN = (_HERE / "plan.sql").read_bytes()
-_MERGE = (_HERE / "merge.sql").read_bytes()
+_STAGED = (_HERE / "staged.sql").read_bytes()
+_WRITE = (_HERE / "write.sql").read_bytes()
+_TURN = (_HERE / "turn.sql").read_bytes()
+
+
+class StagingLostError(Exception):
+    """The database was restarted after a crash, which empties the staging tables: what is left would close openings
+    that are there."""
 
 
 class Merged(NamedTuple):
@@ -25,6 +34,7 @@ class Merged(NamedTuple):
     fetched: int
     inserted: int
     updated: int
+    closed: int = 0
 
     @property
     def unchanged(self) -> int:
@@ -32,26 +42,62 @@ class Merged(NamedTuple):
 
 
 async def sweep(conn: AsyncConnection[Any], request_id: UUID) -> int:
-    """Removes what runs that are over left in the staging table; says how many rows."""
-    cursor = await conn.execute(_SWEEP, {"request_id": request_id})
-    return cursor.rowcount
+    """Removes what runs that are over left in the staging tables; says how many rows."""
+    (swept,) = await _row(conn, _SWEEP, {"request_id": request_id})
+    return int(swept)
 
 
 async def stage(
     conn: AsyncConnection[Any], request_id: UUID, source: str, openings: Sequence[Opening], *, start: int
 ) -> None:
-    """Copies a page of a source's openings. Start is how many the earlier pages had: the later of two wins."""
+    """Stages a page of a source's openings: in full only those that are not stored just so, of the rest the keys.
+    Start is how many the earlier pages had: the later of two wins."""
+    if not openings:
+        return
+    latest = {opening.external_id: opening for opening in openings}
+    # The order of code points is that of UTF-8's bytes, in which the statement reads them.
+    keys = sorted(latest)
+    page = {
+        "request_id": request_id,
+        "source": source,
+        "position": start,
+        "external_ids": _array(keys),
+        "content_hashes": b"".join([latest[key].content_hash for key in keys]),
+    }
+    (same,) = await _row(conn, _RECOGNISE, page)
+    if same:
+        return
+    (differing,) = await _row(conn, _COMPARE, page)
     async with conn.cursor().copy(_STAGE) as copy:
-        for position, opening in enumerate(openings, start):
-            await copy.write_row((request_id, source, position, *opening))
+        for place in differing:
+            await copy.write_row((request_id, source, start, *latest[keys[place - 1]]))
 
 
-async def merge(conn: AsyncConnection[Any], request_id: UUID, sources: Sequence[str]) -> Merged:
-    """Merges what was staged of these sources and empties the staging table of this run, in the caller's
-    transaction, whose planner settings it changes."""
+async def merge(conn: AsyncConnection[Any], request_id: UUID, pages: Mapping[str, int]) -> Merged:
+    """Merges what was staged of these sources, which were fetched to the end in so many pages, closes what they no
+    longer have, and empties the staging tables of this run, in the caller's transaction, which holds the rows of
+    these sources (memory.lock) and whose planner settings it changes."""
+    cursor = await conn.execute(_STAGED, {"request_id": request_id})
+    staged = {source: (count, in_full) for source, count, in_full in await cursor.fetchall()}
+    if any(staged.get(source, (0,))[0] != count for source, count in pages.items()):
+        raise StagingLostError("what was staged is gone: the database was restarted")
     await conn.execute(_PLAN)
-    # Never a plan from another time: the sizes of the tables and the sources decide which one is good.
-    cursor = await conn.execute(_MERGE, {"request_id": request_id, "sources": list(sources)}, prepare=False)
-    row = await cursor.fetchone()
+    run = {"request_id": request_id, "sources": list(pages)}
+    inserted, updated = await _row(conn, _WRITE, run) if any(in_full for _, in_full in staged.values()) else (0, 0)
+    fetched, opened, closed = await _row(conn, _TURN, run)
+    return Merged(fetched, inserted, updated + opened, closed)
+
+
+def _array(texts: Sequence[str]) -> str:
+    """As Postgres writes an array of texts. Ours, because it is much faster than the general way."""
+    joined = '","'.join(texts)
+    if "\\" in joined or joined.count('"') > 2 * len(texts) - 2:
+        joined = '","'.join([text.replace("\\", "\\\\").replace('"', '\\"') for text in texts])
+    return f'{{"{joined}"}}'
+
+
+async def _row(conn: AsyncConnection[Any], query: bytes, params: dict[str, Any]) -> Any:
+    # Never a plan from another time: one made while a table was empty would read all of it for every page.
+    row = await (await conn.execute(query, params, prepare=False)).fetchone()
     assert row is not None, "an aggregate answers one row"
-    return Merged(*row)
+    return row

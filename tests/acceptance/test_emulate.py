@@ -94,7 +94,7 @@ def test_one_sees_a_success_not_due_and_locked_within_half_a_minute(data_dir: Pa
     assert processes_of(data_dir) == []
     hits = [found.groups() for line in said.splitlines() if (found := HIT.match(line))]
     assert {("200", "ok", "success"), ("200", "skipped", "not_due"), ("200", "skipped", "locked")} == set(hits), said
-    assert re.search(r"ok +success +.* fetched 16, inserted 16, updated 0, unchanged 0", said), said
+    assert re.search(r"ok +success +.* fetched 40, inserted 40, updated 0, unchanged 0", said), said
     assert f"curl -X POST http://127.0.0.1:{port}/ -d '{{\"force\": true}}'" in said
     assert re.search(r"^  refresh_opening_signals +\w+ +success +[2-9] +0 ", said, re.MULTILINE), said
     assert re.search(r"^  acme +\d+ ", said, re.MULTILINE), said

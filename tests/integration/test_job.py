@@ -1,106 +1,28 @@
 """The job in the room: real HTTP feeds on loopback, a real database, the real run."""
 
-import gzip
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cronlease.outcome import Outcome, Status
-from opening_signals import fetch, upsert
+from cronlease.outcome import Status
+from opening_signals import collect, fetch, upsert
+from opening_signals.collect import PAGE
 from opening_signals.job import refresh
 from opening_signals.model import Opening, Source
 from opening_signals.sources import KINDS
-from opening_signals.sources.kind import PAGE
+from tests.integration.boards import Answer, Feeds, answer, board, counts, job, served, titles
 from tests.integration.conftest import Room
-
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-def job(identity: Any, title: str = "Baker") -> dict[str, Any]:
-    return {"id": identity, "title": title, "absolute_url": f"https://boards.example/jobs/{identity}"}
-
-
-def board(*jobs: Any) -> bytes:
-    return json.dumps({"jobs": jobs}).encode()
-
-
-def answer(body: bytes, status: int = 200, **headers: str) -> Answer:
-    def send(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in ({"Content_Type": "application/json"} | headers).items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return send
-
-
-class Feeds:
-    """A local web server. What it answers at /<name> is set per test; what it was asked is remembered."""
-
-    def __init__(self, sources: Path) -> None:
-        self.answers: dict[str, Answer] = {}
-        self.asked: list[dict[str, str]] = []
-        self.over = threading.Event()
-        self.host = "127.0.0.1"
-        self.allow_private = "true"
-        self._sources = sources
-        feeds = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                feeds.asked.append({name.lower(): value for name, value in self.headers.items()})
-                try:
-                    feeds.answers[self.path.removeprefix("/")](self)
-                except ConnectionError:  # the reader went away
-                    self.close_connection = True
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def serve(self, **answers: Answer | bytes) -> None:
-        """Sets the answers, and writes the sources file that asks for them."""
-        self.answers = {name: answer(given) if isinstance(given, bytes) else given for name, given in answers.items()}
-        self._sources.write_text(
-            "\n".join(
-                f'[[source]]\nname = "{name}"\nkind = "greenhouse"\norganization = "Acme"\n'
-                f'url = "http://{self.host}:{self.server.server_port}/{name}"\n'
-                f"allow_private = {self.allow_private}\n"
-                for name in answers
-            )
-        )
 
 
 @pytest.fixture
 def feeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feeds]:
-    path = tmp_path / "sources.toml"
-    monkeypatch.setenv("CRONLEASE_SOURCES", str(path))
-    feeds = Feeds(path)
-    thread = threading.Thread(target=feeds.server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield feeds
-    feeds.over.set()
-    feeds.server.shutdown()
-    thread.join()
-    feeds.server.server_close()
-
-
-def counts(outcome: Outcome) -> tuple[int | None, ...]:
-    made = outcome.counts
-    return made.fetched, made.inserted, made.updated, made.unchanged, made.closed
-
-
-def titles(room: Room) -> dict[str, str]:
-    return dict(room.query("select source || '/' || external_id, title from opening_signals"))
+    yield from served(tmp_path, monkeypatch)
 
 
 def test_a_first_run_inserts_and_the_next_writes_only_what_changed(room: Room, feeds: Feeds) -> None:
@@ -116,7 +38,8 @@ def test_a_first_run_inserts_and_the_next_writes_only_what_changed(room: Room, f
     assert [row for row in again if row[:2] != ("acme", "3")] == seen
     recorded = "select fetched, inserted, updated, unchanged, closed from refresh_runs order by fence"
     assert room.query(recorded) == [(3, 3, 0, 0, 0), (4, 1, 1, 2, 0)]
-    assert room.query("select * from opening_staging") == []
+    assert room.query("select external_id from opening_staging") == []
+    assert room.query("select external_ids from opening_staging_pages") == []
 
 
 def test_an_unchanged_run_touches_no_row(room: Room, feeds: Feeds) -> None:
@@ -136,7 +59,7 @@ def test_the_last_of_two_with_one_id_wins_and_is_counted_once(room: Room, feeds:
 def test_bad_items_cost_themselves_and_are_told(room: Room, feeds: Feeds) -> None:
     bad = [job(None), job(2, "Ba\0ker"), job(3, "Ba\ud800ker"), job(4) | {"first_published": "0001-01-01"}, "x"]
     deep = {"jobs": json.loads("[" * 300 + "]" * 300)}
-    feeds.serve(acme=board(job(1), *bad, job(5) | deep, job(6) | {"metadata": float("nan")}, job(7)))
+    feeds.serve(acme=board(job(1), *bad, job(5) | deep, job(6) | {"metadata": "x" * 1_000_001}, job(7)))
     outcome = room.enter(refresh)
     assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (2, 2, 0, 0, 0))
     assert outcome.hint is not None
@@ -159,13 +82,13 @@ WRONG: dict[str, tuple[Answer, str]] = {
     "gone": (answer(b'{"status": 404}', 404), "answered 404"),
     "broken": (answer(board(), 500), "answered 500"),
     "not_modified": (answer(b"", 304), "answered 304"),
-    "moved": (answer(b"", 301, Location="https://marketing.example/"), "answered 301, a redirect"),
+    "moved": (answer(b"", 301, Location="/page"), "web page"),
     "page": (answer(b"<html>We are hiring</html>", Content_Type="text/html; charset=utf-8"), "web page"),
-    "posing_page": (answer(b"<html>We are hiring</html>"), "did not answer with JSON"),
+    "posing_page": (answer(b"<html>We are hiring</html>"), "it is not JSON"),
     "no_marker": (answer(b'{"meta": {"total": 0}}'), "has no list `jobs`"),
     "all_bad": (answer(board(job(None))), "none of its 1 items is usable"),
     "brotli": (answer(board(), Content_Encoding="br"), "encoding"),
-    "bad_gzip": (answer(board(), Content_Encoding="gzip"), "the request failed (DecodingError)"),
+    "bad_gzip": (answer(board(), Content_Encoding="gzip"), "no good gzip"),
     "dropped": (_drop, "the request failed"),
     "truncated": (_truncated, "the request failed"),
 }
@@ -177,6 +100,7 @@ def test_a_source_that_fails_costs_only_itself_and_closes_nothing(room: Room, fe
     room.enter(refresh)
     wrong_answer, said = WRONG[wrong]
     feeds.serve(acme=wrong_answer, globex=board(job(1), job(2)))
+    feeds.answers["page"] = WRONG["page"][0]
     outcome = room.enter(refresh, force=True)
     assert (outcome.status, counts(outcome)) == (Status.PARTIAL, (2, 1, 0, 1, 0))
     ((error,),) = room.query("select error from refresh_runs where status = 'partial'")
@@ -209,25 +133,8 @@ def test_a_source_that_dribbles_is_given_up_in_time(room: Room, feeds: Feeds) ->
     assert outcome.duration_ms < 2000
 
 
-def test_a_body_that_unfolds_too_far_is_given_up(room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_MOST_BYTES", 1024**2)
-    bomb = gzip.compress(board() + b" " * 2 * 1024**2)
-    feeds.serve(acme=answer(bomb, Content_Encoding="gzip"), globex=board(job(1)))
-    assert room.enter(refresh).status is Status.PARTIAL
-    assert "acme (answered with more than 1 MiB)" in room.query("select error from refresh_runs")[0][0]
-
-
-def test_gzip_is_asked_for_and_understood_and_we_say_who_we_are(room: Room, feeds: Feeds) -> None:
-    feeds.serve(acme=answer(gzip.compress(board(job(1))), Content_Encoding="gzip"))
-    assert counts(room.enter(refresh)) == (1, 1, 0, 0, 0)
-    (asked,) = feeds.asked
-    assert asked["accept-encoding"] == "gzip"
-    assert asked["user-agent"].startswith("cronlease")
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1", "0.0.0.0"])
-def test_a_private_address_is_not_reached_unless_allowed(room: Room, feeds: Feeds, host: str) -> None:
-    feeds.host, feeds.allow_private = host, "false"
+def test_a_private_address_is_not_reached_unless_allowed(room: Room, feeds: Feeds) -> None:
+    feeds.allow_private = "false"
     feeds.serve(acme=board(job(1)))
     outcome = room.enter(refresh)
     assert outcome.error is not None
@@ -291,14 +198,14 @@ def test_what_the_database_refuses_costs_that_source_only(room: Room, feeds: Fee
 def test_an_error_nobody_foresaw_costs_one_source_and_its_text_stays_in_the_log(
     room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = fetch.fetch
+    real = fetch.get
 
-    async def surprising(http: Any, source: Any) -> bytes:
+    def surprising(http: Any, source: Source, url: str, **options: Any) -> Any:
         if source.name == "acme":
             raise KeyError("s3cret")
-        return await real(http, source)
+        return real(http, source, url, **options)
 
-    monkeypatch.setattr("opening_signals.job.fetch", surprising)
+    monkeypatch.setattr(collect, "get", surprising)
     monkeypatch.setattr(logging.getLogger("cronlease"), "propagate", True)
     feeds.serve(acme=board(), globex=board(job(1)))
     assert room.enter(refresh).status is Status.PARTIAL
@@ -334,13 +241,13 @@ def test_openings_are_parsed_away_from_the_loop_so_that_other_hits_are_answered(
     room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = KINDS["greenhouse"]
-    threads = set()
+    real, threads = kind.opening, set()
 
-    def opening(item: Any, source: Source) -> Opening:
+    def opening(item: Any, source: Source) -> Opening | None:
         threads.add(threading.current_thread())
-        return kind.opening(item, source)
+        return real(item, source)
 
-    monkeypatch.setitem(KINDS, "greenhouse", replace(kind, opening=opening))
+    monkeypatch.setattr(kind, "opening", opening)
     feeds.serve(acme=board(*(job(number) for number in range(PAGE + 1))))
     assert counts(room.enter(refresh))[0] == PAGE + 1
     assert threads

@@ -1,5 +1,6 @@
 """The emulator's own parts: sample boards, Cloud Scheduler's request, the lines a person reads."""
 
+import asyncio
 import itertools
 import json
 import threading
@@ -14,30 +15,36 @@ import httpx2
 import pytest
 from freezegun import freeze_time
 
-from cronlease.emulator.feeds import BOARDS, FeedServer, openings
+from cronlease.emulator.feeds import FEEDS, LISTED, FeedServer
+from cronlease.emulator.feeds import KINDS as SERVED
+from cronlease.emulator.samples import samples
 from cronlease.emulator.scheduler import Hit, Scheduler, headers
+from cronlease.emulator.shapes import is_first_page
 from cronlease.emulator.show import hit_line, table
+from opening_signals.catalogue import load
+from opening_signals.check import check
+from opening_signals.fetch import AT_ONCE
 
 MOMENT = datetime(2026, 11, 16, 9, 30, 5, tzinfo=UTC)
 
 
 def test_a_board_depends_on_nothing_but_its_name_the_seed_and_the_time() -> None:
-    assert openings("acme", 31.0, seed=7) == openings("acme", 31.0, seed=7)
-    assert openings("acme", 31.0, seed=7) != openings("acme", 31.0, seed=8)
-    assert openings("acme", 31.0) != openings("globex", 31.0)
+    assert samples("acme", 31.0, seed=7) == samples("acme", 31.0, seed=7)
+    assert samples("acme", 31.0, seed=7) != samples("acme", 31.0, seed=8)
+    assert samples("acme", 31.0) != samples("globex", 31.0)
 
 
 def test_openings_come_change_and_close_and_keep_their_numbers() -> None:
     came = changed = closed = 0
     for before, after in itertools.pairwise(range(0, 600, 3)):
-        old = {opening["id"]: opening for opening in openings("acme", before)}
-        new = {opening["id"]: opening for opening in openings("acme", after)}
-        assert len(new) == len(openings("acme", after))
+        old = {opening.identity: opening for opening in samples("acme", before)}
+        new = {opening.identity: opening for opening in samples("acme", after)}
+        assert len(new) == len(samples("acme", after))
         came += len(new.keys() - old.keys())
         closed += len(old.keys() - new.keys())
         for identity in old.keys() & new.keys():
-            assert new[identity]["first_published"] == old[identity]["first_published"]
-            assert (new[identity]["title"] != old[identity]["title"]) == (new[identity] != old[identity])
+            assert new[identity].posted_at == old[identity].posted_at
+            assert (new[identity].title != old[identity].title) == (new[identity] != old[identity])
             changed += new[identity] != old[identity]
     assert came > 50
     assert closed > 50
@@ -46,7 +53,7 @@ def test_openings_come_change_and_close_and_keep_their_numbers() -> None:
 
 def test_within_the_first_half_minute_each_kind_of_change_is_seen() -> None:
     start, later = (
-        {(board, opening["id"]): opening["title"] for board in BOARDS for opening in openings(board, at)}
+        {(board, opening.identity): opening.title for board in LISTED for opening in samples(board, at)}
         for at in (0.0, 30.0)
     )
     assert later.keys() - start.keys()
@@ -61,21 +68,59 @@ def feeds() -> Iterator[FeedServer]:
         yield server
 
 
-def test_the_sources_file_leads_to_boards_in_greenhouses_shape(feeds: FeedServer, tmp_path: Path) -> None:
+def get(url: str, **request: Any) -> httpx2.Response:
+    return httpx2.get(url, trust_env=False, **request)
+
+
+def test_the_sources_file_begins_with_boards_in_greenhouses_shape(feeds: FeedServer, tmp_path: Path) -> None:
     feeds.write_sources(tmp_path / "sources.toml")
     sources = tomllib.loads((tmp_path / "sources.toml").read_text())["source"]
-    assert [source["name"] for source in sources] == ["acme", "globex"]
-    for source in sources:
+    assert [source["name"] for source in sources][:2] == ["acme", "globex"]
+    assert all(source["allow_private"] is True for source in sources)
+    assert len(sources) <= AT_ONCE, "one that waits for its turn would make the run take twice as long"
+    for source in sources[:2]:
         assert source["kind"] == "greenhouse"
-        assert source["allow_private"] is True
-        answer = httpx2.get(source["url"], params={"content": "true"}, trust_env=False).json()
+        answer = get(source["url"], params={"content": "true"}).json()
         assert answer["meta"] == {"total": len(answer["jobs"])}
         assert {"id", "title", "updated_at", "location", "absolute_url"} <= answer["jobs"][0].keys()
 
 
+def test_there_is_a_sample_of_every_kind() -> None:
+    assert {feed.kind for feed in FEEDS.values()} == SERVED.keys()
+
+
+@pytest.mark.parametrize("name", FEEDS)
+def test_every_item_of_every_sample_is_taken_by_its_kind(feeds: FeedServer, tmp_path: Path, name: str) -> None:
+    feeds.write_sources(tmp_path / "sources.toml", (name,))
+    (source,) = load(str(tmp_path / "sources.toml"))
+    (found,) = asyncio.run(check([source]))
+    assert (found.error, found.status, dict(found.rejected)) == (None, 200, {})
+    assert found.items == 8
+    assert (found.pages > 1) == (
+        FEEDS[name].kind in ("lever", "smartrecruiters", "teamtailor", "jsonfeed", "socrata")
+    )
+
+
+@pytest.mark.parametrize("name", [name for name, feed in FEEDS.items() if SERVED[feed.kind].has_validators])
+def test_a_feed_that_has_not_changed_is_not_sent_again(feeds: FeedServer, name: str) -> None:
+    url = feeds.url + FEEDS[name].path(name)
+    tag = get(url).headers["ETag"]
+    again = get(url, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    assert get(url, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_only_the_first_page_takes_its_time() -> None:
+    assert is_first_page({"limit": "5"})
+    assert is_first_page({"limit": "5", "offset": "0"})
+    assert is_first_page({"page": "1"})
+    assert not is_first_page({"page": "2"})
+    assert not is_first_page({"limit": "5", "skip": "5"})
+
+
 @pytest.mark.parametrize("path", ["/", "/v1/boards/nobody/jobs", "/v1/boards/acme", "/v1/boards//jobs"])
 def test_an_unknown_board_is_not_found(feeds: FeedServer, path: str) -> None:
-    assert httpx2.get(feeds.url + path, trust_env=False).status_code == 404
+    assert get(feeds.url + path).status_code == 404
 
 
 def test_feeds_that_never_started_can_be_closed() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from opening_signals.catalogue import SHIPPED, SourcesError, load
+from opening_signals.sources import KINDS
 
 GOOD = """
 [[source]]
@@ -19,6 +20,7 @@ kind = "greenhouse"
 url = "http://127.0.0.1:8000/v1/boards/globex/jobs"
 allow_private = true
 """
+ALL = ", ".join(sorted(KINDS))
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def test_the_shipped_file_has_no_sources_and_its_example_is_good(path: Path) -> 
     assert load(None) == []
     example = [line.removeprefix("# ") for line in SHIPPED.read_text().splitlines()]
     path.write_text("\n".join(example[example.index("[[source]]") :]))
-    assert [source.name for source in load(str(path))] == ["acme"]
+    assert [source.name for source in load(str(path))] == ["acme", "permits"]
 
 
 @pytest.mark.parametrize(
@@ -52,13 +54,13 @@ def test_the_shipped_file_has_no_sources_and_its_example_is_good(path: Path) -> 
     [
         (
             'kind = "greenhouse"\nboard',
-            'kind = "rss"\nboard',
-            "source 'acme': 'kind' is unknown: 'rss'; it can be greenhouse",
+            'kind = "fax"\nboard',
+            f"source 'acme': 'kind' is unknown: 'fax'; it can be {ALL}",
         ),
         (
             'kind = "greenhouse"\nboard',
             "kind = 7\nboard",
-            "source 'acme': 'kind' is unknown: 7; it can be greenhouse",
+            f"source 'acme': 'kind' is unknown: 7; it can be {ALL}",
         ),
         ('kind = "greenhouse"\nboard', "board", "source 'acme': the field 'kind' is missing"),
         ('name = "globex"', 'name = "acme"', "source 'acme': the name is used twice, and it must be unique"),
@@ -132,3 +134,33 @@ def test_a_missing_file_is_named(path: Path) -> None:
 def test_an_empty_file_is_no_sources(path: Path) -> None:
     path.write_text("")
     assert load(str(path)) == []
+
+
+def test_a_source_may_change_what_its_preset_says(path: Path) -> None:
+    path.write_text(
+        GOOD.replace('organization = "Acme"', 'fields = { title = "upper" }\nquery = { content = "true" }', 1)
+    )
+    acme, _ = load(str(path))
+    assert acme.url.endswith("/acme/jobs?content=true")
+    assert acme.feed is not None
+    assert (acme.feed.fields.title.text, acme.feed.fields.external_id.text) == ("upper", "id")
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ('kind = "recruitee"\ncompany = "a.example/x"', "'company' must be letters, digits, dots and hyphens"),
+        ('kind = "socrata"\ndomain = "a@b"\ndataset = "x"', "'domain' must be letters, digits, dots and hyphens"),
+        (
+            'kind = "socrata"\ndomain = "a.example"',
+            "a source of kind socrata has either 'domain' and 'dataset' or 'url', and only 'domain' is there",
+        ),
+        ('kind = "socrata"\ndomain = "a.example"\ndataset = "x"', "the field 'fields.title' is missing"),
+        ('kind = "rss"', "the field 'url' is missing"),
+    ],
+)
+def test_short_keys_and_what_a_preset_leaves_open_are_checked(path: Path, said: str, sentence: str) -> None:
+    path.write_text(f'[[source]]\nname = "acme"\n{said}\n')
+    with pytest.raises(SourcesError) as caught:
+        load(str(path))
+    assert str(caught.value).startswith(f"source 'acme': {sentence}")

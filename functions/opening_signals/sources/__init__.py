@@ -1,8 +1,14 @@
-"""The kinds of feed there are. A new one is a module beside this one and a line below."""
+"""The kinds of feed there are. A new one that is JSON is a .toml file in presets/; any other one is a module beside
+this one and a line below."""
 
-from opening_signals.sources import greenhouse
+from collections.abc import Mapping
+
+from opening_signals.sources import json_feed, personio, rss
 from opening_signals.sources.kind import Kind
 
-KINDS: dict[str, Kind] = {
-    "greenhouse": greenhouse.KIND,
+KINDS: Mapping[str, Kind] = {
+    "json": json_feed.JsonKind(),
+    **json_feed.presets(),
+    "personio": personio.Personio(),
+    "rss": rss.Rss(),
 }

@@ -1,74 +1,57 @@
-"""What a kind of feed is: where its items are, and how one item becomes an opening. Pure: bytes in, openings out."""
+"""What a kind of feed is: how its pages are read, and how one item becomes an opening. Pure: bytes in, openings out.
 
-import json
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any
-from urllib.parse import quote
+A reader raises FeedError when the document is not such a feed at all, or not all of it: a board that vanished must
+never look like one without openings.
+"""
+
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from opening_signals.model import FeedError, Opening, Source
 
-PAGE = 2000
-_LONGEST_INTEGER = 100
+_LONGEST_ITEM = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of feed. `items` raises FeedError when the document is not such a feed at all: a board that
-    vanished must never look like one without openings. `opening` raises ValueError for an item that is no good."""
+class Reader(Protocol):
+    """Reads one page, pushed in pieces as it arrives; where the pieces are cut makes no difference."""
 
-    short_key: str
+    def feed(self, chunk: bytes) -> list[Any]:
+        """The items that this piece completed."""
+
+    def end(self) -> list[Any]:
+        """The last items. FeedError when the page is cut off or never had the marks of its kind."""
+
+    def next_url(self, items_on_page: int) -> str | None:
+        """After the end: the address of the next page, or None."""
+
+
+class Kind(Protocol):
+    """One kind of feed. `address` is what the short keys of a source are put in; empty when there is but the url."""
+
+    accept: str
     address: str
-    items: Callable[[bytes], Iterable[Any]]
-    opening: Callable[[Any, Source], Opening]
 
-    def url(self, short: str) -> str:
-        """The address that the short key stands for."""
-        return self.address.format(quote(short, safe=""))
+    def reader(self, source: Source, url: str) -> Reader: ...
 
-    def pages(self, source: Source, body: bytes, rejected: Counter[str]) -> Iterator[list[Opening]]:
-        """The openings of the document, page by page; the reasons of the items left out are counted in rejected."""
-        accepted = self._accepted(source, body, rejected)
-        some = False
-        while page := list(islice(accepted, PAGE)):
-            some = True
-            yield page
-        if rejected and not some:
-            raise FeedError(f"none of its {rejected.total()} items is usable: {rejected.most_common(1)[0][0]}")
-
-    def _accepted(self, source: Source, body: bytes, rejected: Counter[str]) -> Iterator[Opening]:
-        for item in self.items(body):
-            try:
-                yield self.opening(item, source)
-            except ValueError as error:
-                rejected[_reason(error)] += 1
+    def opening(self, item: Any, source: Source) -> Opening | None:
+        """None when the item is skipped on purpose. ValueError, its `reason` to be counted, when it is no good."""
 
 
-def json_items(body: bytes, key: str) -> list[Any]:
-    """The list under that key of a JSON object. Bytes that are not UTF-8 spoil only the item they are in."""
-    try:
-        document = json.loads(body.decode("utf-8-sig", "surrogateescape"), parse_int=_integer)
-    except RecursionError:
-        raise FeedError("its JSON is nested too deep") from None
-    except ValueError:
-        raise FeedError("it did not answer with JSON") from None
-    items = document.get(key) if isinstance(document, dict) else None
-    if not isinstance(items, list):
-        raise FeedError(f"its JSON has no list `{key}`")
-    return items
+class Patience:
+    """Ends a feed of which no item wants to be complete, before what is kept of it fills the memory."""
+
+    def __init__(self) -> None:
+        self._waited = 0
+
+    def spend(self, size: int, *, progress: bool) -> None:
+        self._waited = 0 if progress else self._waited + size
+        if self._waited > _LONGEST_ITEM:
+            raise FeedError(f"went on for more than {_LONGEST_ITEM // 1024**2} MiB without a complete item")
 
 
-def _integer(digits: str) -> int | float:
-    """Nobody counts that far: such a number makes its item unusable, and would make Python refuse the document."""
-    return int(digits) if len(digits) <= _LONGEST_INTEGER else math.nan
-
-
-def _reason(error: ValueError) -> str:
+def reason(error: ValueError) -> str:
+    """Why an item is no good, in a few words that many items share."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]

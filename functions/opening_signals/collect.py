@@ -1,0 +1,147 @@
+"""One source, from the network to openings, page by page. Knows nothing of the database.
+
+Whatever a source does ends in what is told of it, never in an exception: the others go on.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx2
+
+from opening_signals.fetch import Validators, get
+from opening_signals.model import FeedError, Opening, Source
+from opening_signals.sources import KINDS
+from opening_signals.sources.kind import Kind, reason
+
+PAGE = 2000
+_MOST_ITEMS = 2_000_000
+_MOST_PAGES = 50_000
+
+Take = Callable[[list[Opening]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Collected:
+    """How far one source came. Without an error all of it was taken, or nothing has changed since the validators.
+    Items are those of the feed; an error's cause is kept only where nobody foresaw it."""
+
+    source: Source
+    asked: bool = False
+    status: int | None = None
+    pages: int = 0
+    items: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    skipped: int = 0
+    not_modified: bool = False
+    validators: Validators = field(default_factory=Validators)
+    error: str | None = None
+    cause: Exception | None = None
+    seconds: float = 0.0
+
+    @property
+    def accepted(self) -> int:
+        return self.items - self.skipped - self.rejected.total()
+
+
+async def collect(
+    http: httpx2.AsyncClient, source: Source, *, validators: Validators, take: Take, until: float
+) -> Collected:
+    """Fetches the source to its end, or until that time of the loop's clock. `take` gets the openings, at most PAGE
+    at once and in the order of the feed; a FeedError that it raises ends the source."""
+    result = Collected(source)
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    if started >= until:
+        result.error = "its turn did not come in time"
+        return result
+    result.asked = True
+    try:
+        async with asyncio.timeout_at(until):
+            await _Collection(http, result, take).run(validators)
+    except TimeoutError:
+        result.error = f"was not done after {until - started:.3g} s"
+    except FeedError as error:
+        result.error = str(error)
+    except Exception as error:
+        # The text goes to the log only: nobody knows what is in it.
+        result.cause = error
+        result.error = f"an unforeseen error, {type(error).__name__}: see the log"
+    result.seconds = clock() - started
+    return result
+
+
+class _Collection:
+    """The pages of one source, one after the other."""
+
+    def __init__(self, http: httpx2.AsyncClient, result: Collected, take: Take) -> None:
+        self._http = http
+        self._result = result
+        self._take = take
+        self._kind: Kind = KINDS[result.source.kind]
+        self._waiting: list[Opening] = []
+
+    async def run(self, validators: Validators) -> None:
+        result = self._result
+        url: str | None = result.source.url
+        asked: set[str] = set()
+        while url is not None:
+            if url in asked:
+                raise FeedError("its pages lead back to one that was there before")
+            if len(asked) == _MOST_PAGES:
+                raise FeedError(f"has more than {_MOST_PAGES} pages")
+            asked.add(url)
+            url = await self._page(url, validators if len(asked) == 1 else Validators())
+        if result.rejected and not result.accepted:
+            commonest = result.rejected.most_common(1)[0][0]
+            raise FeedError(f"none of its {result.rejected.total()} items is usable: {commonest}")
+        if self._waiting:
+            await self._take(self._waiting)
+        if result.pages > 1:
+            # They speak of the first page only, and the others may change alone.
+            result.validators = Validators()
+
+    async def _page(self, url: str, validators: Validators) -> str | None:
+        """Takes all of one page; the address of the next."""
+        result, kind = self._result, self._kind
+        async with get(self._http, result.source, url, accept=kind.accept, validators=validators) as page:
+            result.status = page.status
+            result.pages += 1
+            if result.pages == 1:
+                result.validators, result.not_modified = page.validators, page.not_modified
+            if page.not_modified:
+                return None
+            before = result.items
+            reader = kind.reader(result.source, url)
+            async with aclosing(page.chunks()) as chunks:
+                async for chunk in chunks:
+                    await self._read(partial(reader.feed, chunk))
+            await self._read(reader.end)
+        return reader.next_url(result.items - before)
+
+    async def _read(self, items: Callable[[], Iterable[Any]]) -> None:
+        """Parsed in a thread, so that the hits that arrive meanwhile are answered."""
+        await asyncio.to_thread(self._accept, items)
+        while len(self._waiting) >= PAGE:
+            page, self._waiting = self._waiting[:PAGE], self._waiting[PAGE:]
+            await self._take(page)
+
+    def _accept(self, items: Callable[[], Iterable[Any]]) -> None:
+        result = self._result
+        for item in items():
+            result.items += 1
+            if result.items > _MOST_ITEMS:
+                raise FeedError(f"has more than {_MOST_ITEMS} items")
+            try:
+                opening = self._kind.opening(item, result.source)
+            except ValueError as error:
+                result.rejected[reason(error)] += 1
+            else:
+                if opening is None:
+                    result.skipped += 1
+                else:
+                    self._waiting.append(opening)

@@ -1,0 +1,15 @@
+-- What is remembered of these sources. Without its openings a source has to be asked for all of them again.
+select
+  s.name,
+  s.definition,
+  s.failures,
+  case when here.openings then s.etag end as etag,
+  case when here.openings then s.last_modified end as last_modified,
+  case
+    when s.next_fetch_at > clock_timestamp() then date_trunc('minute', s.next_fetch_at at time zone 'UTC')::text
+  end as waits_until
+from public.opening_sources s
+cross join lateral (
+  select exists (select from public.opening_signals o where o.source = s.name) as openings
+) here
+where s.name = any (%(sources)s)

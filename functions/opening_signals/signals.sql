@@ -1,0 +1,29 @@
+-- What came, changed or closed within the time asked for, the latest first: one signal each, and when that was.
+-- What has closed since is closed, however new it was, and what is new stays new when it changes.
+select
+  case
+    when not o.open then 'closed'
+    when o.first_seen_at >= t.since then 'new'
+    else 'changed'
+  end as signal,
+  case
+    when not o.open then o.closed_at
+    when o.first_seen_at >= t.since then o.first_seen_at
+    else o.changed_at
+  end as at,
+  o.source,
+  o.external_id,
+  o.title,
+  o.organization,
+  o.location,
+  o.url,
+  o.posted_at,
+  o.first_seen_at,
+  o.changed_at,
+  o.closed_at,
+  o.last_seen_at
+from public.openings o
+cross join (select now() - %(within)s::interval as since) t
+where greatest(o.first_seen_at, o.changed_at, o.closed_at) >= t.since
+  and (%(source)s::text is null or o.source = %(source)s)
+order by at desc, o.source, o.external_id

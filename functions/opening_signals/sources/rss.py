@@ -1,0 +1,63 @@
+"""RSS 2.0 and Atom: the items of a channel, the entries of a feed."""
+
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urljoin
+
+from opening_signals.model import Opening, Source
+from opening_signals.sources.xml_items import XmlReader, text
+
+_PLACES = {"rss": ("rss", "channel", "item"), "feed": ("feed", "entry")}
+
+
+class Rss:
+    accept = "application/rss+xml, application/atom+xml, application/xml, text/xml"
+    address = ""
+
+    def reader(self, source: Source, url: str) -> XmlReader:  # noqa: ARG002
+        return XmlReader(_PLACES)
+
+    def opening(self, item: Any, source: Source) -> Opening | None:
+        if not isinstance(item, dict):
+            raise ValueError("item: must be an element with others in it")
+        link = _link(item.get("link"))
+        return Opening.of(
+            item,
+            external_id=text(item.get("guid")) or text(item.get("id")) or link,
+            title=text(item.get("title")),
+            organization=source.organization,
+            url=link and _joined(source.url, link),
+            posted_at=_posted(item),
+        )
+
+
+def _link(value: Any) -> str | None:
+    """RSS has the address as the text, Atom as an attribute, and several that are told apart by another one."""
+    for link in value if isinstance(value, list) else [value]:
+        if isinstance(link, dict) and "@href" in link:
+            if link.get("@rel", "alternate") == "alternate":
+                return str(link["@href"])
+        elif found := text(link):
+            return str(found)
+    return None
+
+
+def _joined(base: str, link: str) -> str:
+    try:
+        return urljoin(base, link)
+    except ValueError:
+        raise ValueError("url: must be an address") from None
+
+
+def _posted(item: dict[str, Any]) -> datetime | str | None:
+    """An Atom entry must say when it was updated and may say when it was published."""
+    written = text(item.get("pubDate"))
+    if not written:
+        others: list[str | None] = [text(item.get(name)) for name in ("published", "dc:date", "updated")]
+        return next(filter(None, others), None)
+    try:
+        return parsedate_to_datetime(written)
+    except Exception:
+        # Not ValueError alone: the parser of the standard library trips over its own feet on some texts.
+        raise ValueError("posted_at: must be a time as RFC 822 writes it") from None

@@ -1,0 +1,21 @@
+-- Every opening with when it was last there. An open one was there when its source last answered: an unchanged
+-- reload writes no opening.
+create or replace view public.openings as
+select
+  o.source,
+  o.external_id,
+  o.title,
+  o.organization,
+  o.location,
+  o.url,
+  o.posted_at,
+  o.payload,
+  o.content_hash,
+  o.first_seen_at,
+  o.changed_at,
+  o.closed_at,
+  coalesce(o.last_seen_at, s.last_seen_at, o.changed_at, o.first_seen_at) as last_seen_at,
+  o.closed_at is null as open
+from public.opening_signals o
+left join public.opening_sources s
+  on s.name = o.source;

@@ -1,0 +1,317 @@
+"""From run to run: openings that come, change, close and return, and what is remembered of their sources."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronlease.outcome import Outcome, Status
+from opening_signals import upsert
+from opening_signals.job import refresh
+from tests.integration.boards import Answer, Feeds, answer, board, counts, job, served, titles
+from tests.integration.conftest import Room
+
+
+@pytest.fixture
+def feeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feeds]:
+    yield from served(tmp_path, monkeypatch)
+
+
+def again(room: Room) -> Outcome:
+    return room.enter(refresh, force=True)
+
+
+def open_now(room: Room) -> list[str]:
+    return [row[0] for row in room.query("select external_id from openings where open order by external_id")]
+
+
+def remembered(room: Room, columns: str, name: str = "acme") -> Any:
+    (row,) = room.query(f"select {columns} from opening_sources where name = '{name}'")
+    return row if len(row) > 1 else row[0]
+
+
+def no_longer_waiting(room: Room) -> None:
+    room.query("update opening_sources set next_fetch_at = now() - interval '1 s' where next_fetch_at is not null")
+
+
+def versioned(body: bytes, etag: str = '"1"') -> Answer:
+    """As a server that keeps its word: 304 for whoever has this version."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        known = handler.headers.get("If-None-Match") == etag
+        answer(b"" if known else body, 304 if known else 200, ETag=etag)(handler)
+
+    return send
+
+
+def test_an_opening_comes_changes_closes_and_returns(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(job(1), job(2)))
+    assert counts(room.enter(refresh)) == (2, 2, 0, 0, 0)
+    feeds.serve(acme=board(job(1), job(2, "Head Baker")))
+    assert counts(again(room)) == (2, 0, 1, 1, 0)
+    feeds.serve(acme=board(job(1)))
+    outcome = again(room)
+    assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (1, 0, 0, 1, 1))
+    assert room.query("select external_id, title, closed_at > changed_at from closed_openings") == [
+        ("2", "Head Baker", True)
+    ]
+    assert (open_now(room), counts(again(room))) == (["1"], (1, 0, 0, 1, 0))
+    feeds.serve(acme=board(job(1), job(2, "Head Baker")))
+    assert counts(again(room)) == (2, 0, 1, 1, 0)
+    assert room.query("select external_id from new_openings order by 1") == [("1",), ("2",)]
+    assert room.query("select * from closed_openings") == []
+
+
+def test_a_board_that_says_it_is_empty_closes_all_of_its_own_and_nothing_else(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(job(1), job(2)), globex=board(job(3)))
+    room.enter(refresh)
+    feeds.serve(acme=board(), globex=board(job(3)))
+    assert counts(again(room)) == (1, 0, 0, 1, 2)
+    assert open_now(room) == ["3"]
+
+
+def test_last_seen_at_is_true_for_the_unchanged_and_for_the_closed(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(job(1), job(2)))
+    room.enter(refresh)
+    ((first,),) = room.query("select distinct last_seen_at from openings")
+    again(room)
+    ((second,),) = room.query("select distinct last_seen_at from openings")
+    feeds.serve(acme=board(job(1)))
+    again(room)
+    ((third,),) = room.query("select last_seen_at from openings where open")
+    ((gone, closed_at),) = room.query("select last_seen_at, closed_at from closed_openings")
+    assert first < second == gone < closed_at == third
+    feeds.serve(acme=answer(b"", 404))
+    again(room)
+    assert room.query("select last_seen_at from openings order by external_id") == [(third,), (second,)]
+
+
+def test_an_unchanged_feed_costs_one_304_and_no_staging(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds.serve(acme=versioned(board(job(1))), globex=board(job(2)))
+    room.enter(refresh)
+    seen_at = remembered(room, "last_seen_at")
+    staged = []
+    real = upsert.stage
+
+    async def stage(conn: Any, request_id: Any, source: str, *rest: Any, start: int) -> None:
+        staged.append(source)
+        await real(conn, request_id, source, *rest, start=start)
+
+    monkeypatch.setattr(upsert, "stage", stage)
+    outcome = again(room)
+    assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (1, 0, 0, 1, 0))
+    assert (staged, open_now(room)) == (["globex"], ["1", "2"])
+    assert remembered(room, "etag, items, failures") == ('"1"', 1, 0)
+    assert remembered(room, "last_seen_at") > seen_at
+    feeds.serve(acme=versioned(board(), '"2"'), globex=board(job(2)))
+    assert counts(again(room)) == (1, 0, 0, 1, 1)
+
+
+def test_when_nothing_is_new_anywhere_the_run_is_a_success(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=versioned(board(job(1))))
+    room.enter(refresh)
+    outcome = again(room)
+    assert (outcome.status, counts(outcome), open_now(room)) == (Status.SUCCESS, (0, 0, 0, 0, 0), ["1"])
+
+
+def test_a_source_whose_openings_were_removed_by_hand_is_asked_for_all_of_them(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=versioned(board(job(1))))
+    room.enter(refresh)
+    room.query("truncate opening_signals")
+    assert counts(again(room)) == (1, 1, 0, 0, 0)
+
+
+def test_what_is_remembered_of_another_address_is_not_used(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=versioned(board(job(1))))
+    room.enter(refresh)
+    feeds.serve(acme=versioned(board(job(2))))
+    feeds.rename_path("acme", "acme?lang=en")
+    assert counts(again(room)) == (1, 1, 0, 0, 1)
+    assert "if-none-match" not in feeds.asked[-1]
+
+
+def test_a_failing_source_is_left_alone_for_longer_and_longer(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=answer(b"", 404), globex=board(job(1)))
+    growing = {"backoff": "20m..40m", "backoff_growth": "2", "backoff_cap": "6h"}
+    outcome = room.enter(refresh, **growing)
+    assert outcome.status is Status.PARTIAL
+    assert remembered(room, "failures, last_error, last_ok_at") == (1, "answered 404", None)
+    feeds.asked.clear()
+    outcome = room.enter(refresh, force=True, **growing)
+    assert (outcome.status, outcome.error, len(feeds.asked)) == (Status.SUCCESS, None, 1)
+    assert outcome.hint is not None
+    assert outcome.hint.startswith("sources left alone for now: acme (failures: 1, until 20")
+    minutes = "extract(epoch from next_fetch_at - now()) / 60"
+    for failures, least, most in [
+        (1, 19, 40),
+        (2, 39, 80),
+        (3, 79, 160),
+        (4, 159, 320),
+        (5, 319, 360),
+        (6, 359, 360),
+    ]:
+        assert remembered(room, "failures") == failures
+        assert least < remembered(room, minutes) <= most
+        no_longer_waiting(room)
+        assert room.enter(refresh, force=True, **growing).status is Status.PARTIAL
+    no_longer_waiting(room)
+    feeds.serve(acme=board(job(2)), globex=board(job(1)))
+    assert room.enter(refresh, force=True, **growing).status is Status.SUCCESS
+    assert remembered(room, "failures, last_error, next_fetch_at") == (0, None, None)
+    assert open_now(room) == ["1", "2"]
+
+
+def test_a_source_whose_entry_was_mended_need_not_wait(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=answer(b"", 404), globex=board(job(1)))
+    room.enter(refresh)
+    feeds.serve(acme=board(job(2)), globex=board(job(1)))
+    feeds.rename_path("acme", "acme?mended")
+    assert again(room).status is Status.SUCCESS
+    assert open_now(room) == ["1", "2"]
+
+
+def test_when_every_source_fails_each_failure_is_kept_and_all_are_asked_by_the_next_run(
+    room: Room, feeds: Feeds
+) -> None:
+    feeds.serve(acme=answer(b"", 404), globex=answer(b"", 410))
+    assert room.enter(refresh).status is Status.FAILED
+    assert remembered(room, "failures, last_error") == (1, "answered 404")
+    assert remembered(room, "failures, last_error", "globex") == (1, "answered 410")
+    feeds.asked.clear()
+    feeds.serve(acme=answer(b"", 404), globex=board(job(1)))
+    outcome = again(room)
+    assert (outcome.status, len(feeds.asked), open_now(room)) == (Status.PARTIAL, 2, ["1"])
+    assert remembered(room, "failures") == 2
+
+
+def test_a_run_that_lost_its_lease_remembers_nothing_of_its_sources(room: Room, feeds: Feeds) -> None:
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        room.take_over()
+        answer(b"", 404)(handler)
+
+    feeds.serve(acme=slow)
+    assert room.enter(refresh).http_status == 409
+    assert room.query("select * from opening_sources") == []
+
+
+def test_the_healthy_are_asked_before_those_that_failed(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opening_signals.job.AT_ONCE", 1)
+    feeds.serve(acme=answer(b"", 404), globex=board(job(1)))
+    room.enter(refresh)
+    no_longer_waiting(room)
+    feeds.asked.clear()
+    again(room)
+    assert [asked["path"] for asked in feeds.asked] == ["/globex", "/acme"]
+
+
+def test_a_source_whose_turn_did_not_come_has_not_failed(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(handler: BaseHTTPRequestHandler) -> None:
+        feeds.over.wait(30)
+
+    monkeypatch.setattr("opening_signals.job.AT_ONCE", 1)
+    feeds.serve(acme=silent, globex=silent, initech=silent)
+    outcome = room.enter(refresh, lease="2s")
+    assert outcome.error is not None
+    assert "initech (its turn did not come in time)" in outcome.error
+    assert room.query("select name, failures from opening_sources order by name") == [
+        ("acme", 1),
+        ("globex", 1),
+        ("initech", 0),
+    ]
+
+
+def feed(*identities: int, next_url: str | None = None) -> bytes:
+    """One page of a JSON Feed."""
+    items = [{"id": str(each), "title": "Baker", "url": f"https://jobs.example/{each}"} for each in identities]
+    following = {"next_url": next_url} if next_url else {}
+    document = {"version": "https://jsonfeed.org/version/1.1", "title": "Acme", "items": items}
+    return json.dumps(document | following).encode()
+
+
+def test_a_feed_of_many_pages_closes_only_when_all_of_them_came(room: Room, feeds: Feeds) -> None:
+    feeds.kind = "jsonfeed"
+    feeds.serve(acme=versioned(feed(1, 2, next_url="/second")))
+    feeds.answers["second"] = answer(feed(3, 4))
+    assert counts(room.enter(refresh)) == (4, 4, 0, 0, 0)
+    # A version of the first page says nothing of the second.
+    assert remembered(room, "etag, items") == (None, 4)
+    feeds.answers["acme"] = answer(feed(1, next_url="/second"))
+    for wrong in (answer(b"", 404), answer(feed(3)[:-9]), answer(feed(3, next_url="/acme"))):
+        feeds.answers["second"] = wrong
+        assert again(room).status is Status.FAILED
+        assert open_now(room) == ["1", "2", "3", "4"]
+    feeds.answers["second"] = answer(feed(3))
+    assert counts(again(room)) == (2, 0, 0, 2, 2)
+    assert open_now(room) == ["1", "3"]
+
+
+def test_when_the_database_lost_what_was_staged_nothing_is_closed(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a crash of the server, which empties unlogged tables while the run goes on."""
+    feeds.kind = "jsonfeed"
+    feeds.serve(acme=feed(1, 2, next_url="/second"))
+    feeds.answers["second"] = answer(feed(3))
+    room.enter(refresh)
+
+    def crash(handler: BaseHTTPRequestHandler) -> None:
+        room.query("truncate opening_staging, opening_staging_pages")
+        answer(feed(3))(handler)
+
+    monkeypatch.setattr("opening_signals.collect.PAGE", 1)
+    feeds.answers["second"] = crash
+    outcome = again(room)
+    assert outcome.status is Status.FAILED
+    assert outcome.error is not None
+    assert "what was staged is gone" in outcome.error
+    assert open_now(room) == ["1", "2", "3"]
+
+
+def test_an_opening_that_is_on_two_pages_counts_as_the_later_has_it(room: Room, feeds: Feeds) -> None:
+    feeds.kind = "jsonfeed"
+    feeds.serve(acme=feed(1, 2, next_url="/second"))
+    feeds.answers["second"] = answer(feed(2, 3).replace(b"Baker", b"Cook"))
+    assert counts(room.enter(refresh)) == (3, 3, 0, 0, 0)
+    assert titles(room) == {"acme/1": "Baker", "acme/2": "Cook", "acme/3": "Cook"}
+
+
+POISON: list[Any] = [
+    None,
+    [],
+    "x",
+    {},
+    {"id": None, "title": "Baker"},
+    {"id": True, "title": "Baker"},
+    {"id": "x" * 501, "title": "Baker"},
+    {"id": "a\0b", "title": "Baker"},
+    {"id": "\ud800", "title": "Baker"},
+    {"id": 7, "title": "Ba\0ker"},
+    {"id": 8, "title": "\udfff"},
+    {"id": 9, "title": "x" * 1001},
+    {"id": 10, "title": "Baker", "first_published": "9999-99-99"},
+    {"id": 11, "title": "Baker", "first_published": "0001-01-01"},
+    {"id": 12, "title": "Baker", "absolute_url": "javascript:alert(1)"},
+    {"id": 13, "title": "Baker", "metadata": json.loads("[" * 200 + "]" * 200)},
+    {"id": 14, "title": "Baker", "content": "x" * 1_000_001},
+]
+
+
+def test_poison_costs_itself_and_every_good_opening_is_kept(room: Room, feeds: Feeds) -> None:
+    good = [job(1000 + number) for number in range(len(POISON) + 1)]
+    mixed = [item for pair in zip(good, POISON, strict=False) for item in pair]
+    feeds.serve(acme=board(*mixed, good[-1]))
+    outcome = room.enter(refresh)
+    assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (len(good), len(good), 0, 0, 0))
+    assert open_now(room) == [str(item["id"]) for item in good]
+    assert outcome.hint is not None
+    assert outcome.hint.startswith(f"items left out: acme {len(POISON)} (")
+    assert counts(again(room)) == (len(good), 0, 0, len(good), 0)

@@ -1,0 +1,43 @@
+"""Rows as lines for a terminal."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from opening_signals.table import lines
+
+MOMENT = datetime(2026, 11, 16, 9, 30, 5, tzinfo=UTC)
+
+
+def test_a_column_is_as_wide_as_its_widest_cell() -> None:
+    assert list(lines(["name", "at", "n"], [["acme", None, 8], ["x", MOMENT, 10]])) == [
+        "name  at                   n",
+        "----  -------------------  --",
+        "acme                       8",
+        f"x     {MOMENT.astimezone():%Y-%m-%d %H:%M:%S}  10",
+    ]
+
+
+def test_a_long_cell_is_cut_except_the_last() -> None:
+    *_, row = lines(["title", "url"], [["t" * 50, "u" * 50]])
+    assert row == f"{'t' * 39}…  {'u' * 50}"
+
+
+def test_nothing_that_moves_the_cursor_gets_through() -> None:
+    *_, row = lines(["title", "url"], [["a\x1b[2Jb\n", "c\u202ed\x9be\tf"]])
+    assert row == "a?[2Jb?  c?d?e?f"
+
+
+def test_any_number_of_rows_is_passed_on_as_it_comes() -> None:
+    taken = 0
+
+    def rows() -> Iterator[list[str]]:
+        nonlocal taken
+        for number in range(100_000):
+            taken += 1
+            yield [str(number), ""]
+
+    shown = lines(["number", ""], rows())
+    next(shown)
+    assert taken < 1000
+    assert sum(1 for _ in shown) == 100_001
+    assert taken == 100_000
