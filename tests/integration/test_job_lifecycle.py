@@ -137,7 +137,7 @@ def test_what_is_remembered_of_another_address_is_not_used(room: Room, feeds: Fe
 
 def test_a_failing_source_is_left_alone_for_longer_and_longer(room: Room, feeds: Feeds) -> None:
     feeds.serve(acme=answer(b"", 404), globex=board(job(1)))
-    growing = {"backoff": "20m..40m", "backoff_growth": "2", "backoff_cap": "6h"}
+    growing: Any = {"backoff": "20m..40m", "backoff_growth": "2", "backoff_cap": "6h"}
     outcome = room.enter(refresh, **growing)
     assert outcome.status is Status.PARTIAL
     assert remembered(room, "failures, last_error, last_ok_at") == (1, "answered 404", None)
