@@ -18,7 +18,7 @@ from cronlease.claim import claim
 from cronlease.database import Database
 from cronlease.ending import Ending
 from cronlease.lease import Lease
-from cronlease.logs import log, storable
+from cronlease.logs import log, logger, storable
 from cronlease.outcome import Counts, Outcome, SkipReason, Status
 from cronlease.settings import Limits, Settings
 from cronlease.supervise import supervise
@@ -198,7 +198,7 @@ async def run_once(
 def _skip(function: str, request_id: UUID, claimed: Claim) -> Outcome:
     reason = SkipReason(claimed.reason or SkipReason.SCHEDULE_READ_ERROR)
     level = _SKIP_LEVELS.get(reason, logging.INFO)
-    if reason is not SkipReason.SCHEDULE_READ_ERROR and logging.getLogger("cronlease").isEnabledFor(level):
+    if reason is not SkipReason.SCHEDULE_READ_ERROR and logger.isEnabledFor(level):
         who = {"locked_by": claimed.locked_by, "locked_until": claimed.locked_until}
         log(
             level,
