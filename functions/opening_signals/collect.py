@@ -84,6 +84,8 @@ class _Collection:
         self._take = take
         self._kind: Kind = KINDS[result.source.kind]
         self._waiting: list[Opening] = []
+        self._first_of_pages: set[str] = set()
+        self._page_begins = True
 
     async def run(self, validators: Validators) -> None:
         result = self._result
@@ -116,6 +118,7 @@ class _Collection:
             if page.not_modified:
                 return None
             before = result.items
+            self._page_begins = True
             reader = kind.reader(result.source, url)
             async with aclosing(page.chunks()) as chunks:
                 async for chunk in chunks:
@@ -144,4 +147,13 @@ class _Collection:
                 if opening is None:
                     result.skipped += 1
                 else:
+                    self._refuse_the_same_page(opening)
                     self._waiting.append(opening)
+
+    def _refuse_the_same_page(self, opening: Opening) -> None:
+        """A server that does not know the paging parameter answers with its first page for ever."""
+        if self._page_begins and opening.external_id in self._first_of_pages:
+            raise FeedError("its next page is the same page again")
+        if self._page_begins:
+            self._first_of_pages.add(opening.external_id)
+            self._page_begins = False

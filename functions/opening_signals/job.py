@@ -76,12 +76,14 @@ async def _commit(
     waiting: Sequence[Memory],
     wait: Callable[[str], timedelta],
 ) -> None:
-    """Only what was fetched to the end may close an opening, and of a source without news nothing is staged."""
+    """Only what was fetched to the end and read to the last item may close an opening, and of a source without
+    news nothing is staged."""
     failed = [result for result in results if result.error]
     async with run.commit() as conn:
         await lock(conn, [result.source.name for result in results])
         complete = [result.source.name for result in results if not result.error and not result.not_modified]
-        merged = await upsert.merge(conn, run.request_id, {name: pages[name] for name in complete})
+        unsure = [result.source.name for result in results if result.rejected]
+        merged = await upsert.merge(conn, run.request_id, {name: pages[name] for name in complete}, unsure=unsure)
         await remember(conn, results, wait)
         run.report(
             fetched=merged.fetched,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import jmespath
 from jmespath.exceptions import JMESPathError
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from opening_signals.dates import ISO, date_format
 from opening_signals.paging import AnyPaging, OnePage, Path, with_default
@@ -65,7 +65,8 @@ def found(name: str, find: Callable[[Any], Any], item: Any) -> Any:
         raise ValueError(f"{name}: its JMESPath does not fit the item") from None
 
 
-JMESPath = Annotated[Expression, BeforeValidator(_expression)]
+# Written as its text: two sources are the same when they say the same.
+JMESPath = Annotated[Expression, BeforeValidator(_expression), PlainSerializer(lambda expression: expression.text)]
 
 
 class Fields(BaseModel):

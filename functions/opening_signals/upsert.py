@@ -3,7 +3,7 @@
 The statements are in the .sql files beside this module. Nothing here opens or ends a transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -73,16 +73,19 @@ async def stage(
             await copy.write_row((request_id, source, start, *latest[keys[place - 1]]))
 
 
-async def merge(conn: AsyncConnection[Any], request_id: UUID, pages: Mapping[str, int]) -> Merged:
-    """Merges what was staged of these sources, which were fetched to the end in so many pages, closes what they no
-    longer have, and empties the staging tables of this run, in the caller's transaction, which holds the rows of
-    these sources (memory.lock) and whose planner settings it changes."""
+async def merge(
+    conn: AsyncConnection[Any], request_id: UUID, pages: Mapping[str, int], *, unsure: Collection[str] = ()
+) -> Merged:
+    """Merges what was staged of these sources, which were fetched to the end in so many pages, and empties the
+    staging tables of this run. Closes what they no longer have, except where items could not be read (unsure). In the
+    caller's transaction, which holds the rows of these sources (memory.lock) and whose planner settings it changes."""
     cursor = await conn.execute(_STAGED, {"request_id": request_id})
     staged = {source: (count, in_full) for source, count, in_full in await cursor.fetchall()}
     if any(staged.get(source, (0,))[0] != count for source, count in pages.items()):
         raise StagingLostError("what was staged is gone: the database was restarted")
     await conn.execute(_PLAN)
-    run = {"request_id": request_id, "sources": list(pages)}
+    closing = [source for source in pages if source not in unsure]
+    run = {"request_id": request_id, "sources": list(pages), "closing": closing}
     inserted, updated = await _row(conn, _WRITE, run) if any(in_full for _, in_full in staged.values()) else (0, 0)
     fetched, opened, closed = await _row(conn, _TURN, run)
     return Merged(fetched, inserted, updated + opened, closed)

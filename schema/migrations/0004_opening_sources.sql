@@ -52,3 +52,6 @@ alter table public.opening_staging_pages
 comment on table public.opening_staging_pages is
   'what live runs have seen: page by page the keys, and how many of their openings are in opening_staging,'
   ' at the same position, because they are not stored just so';
+
+comment on column public.opening_signals.changed_at is
+  'when its content last changed, or it returned after it was closed; null: not since the opening was first seen';

@@ -88,7 +88,7 @@ def read_to_first_hit(process: subprocess.Popen[str]) -> str:
 
 
 def test_one_sees_a_success_not_due_and_locked_within_half_a_minute(data_dir: Path, port: int) -> None:
-    with emulator(data_dir, "--for", "25s", "--port", str(port)) as process:
+    with emulator(data_dir, "--for", "17s", "--port", str(port)) as process:
         said, _ = process.communicate(timeout=55)
     assert process.returncode == 0, said
     assert processes_of(data_dir) == []

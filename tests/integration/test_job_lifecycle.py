@@ -315,3 +315,54 @@ def test_poison_costs_itself_and_every_good_opening_is_kept(room: Room, feeds: F
     assert outcome.hint is not None
     assert outcome.hint.startswith(f"items left out: acme {len(POISON)} (")
     assert counts(again(room)) == (len(good), 0, 0, len(good), 0)
+
+
+def test_an_item_that_turns_bad_closes_nothing(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(job(1), job(2), job(3)))
+    room.enter(refresh)
+    feeds.serve(acme=board(job(1), {"id": 2, "title": " "}))
+    assert counts(again(room)) == (1, 0, 0, 1, 0)
+    assert open_now(room) == ["1", "2", "3"]
+    feeds.serve(acme=board(job(1), job(2)))
+    assert counts(again(room)) == (2, 0, 0, 2, 1)
+    assert open_now(room) == ["1", "2"]
+
+
+def test_a_feed_described_by_its_user_is_remembered_like_any_other(
+    room: Room, feeds: Feeds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feeds.serve(acme=board(job(1), job(2)))
+    url = f"http://127.0.0.1:{feeds.server.server_port}/acme"
+    entry = f"""
+        [[source]]
+        name = "own"
+        kind = "json"
+        url = "{url}"
+        allow_private = true
+        items = "jobs.item"
+        [source.fields]
+        external_id = "to_string(id)"
+        title = "title"
+        [[source]]
+        name = "bent"
+        kind = "greenhouse"
+        url = "{url}"
+        allow_private = true
+        [source.fields]
+        location = "title"
+    """
+    (tmp_path / "own.toml").write_text(entry)
+    monkeypatch.setenv("CRONLEASE_SOURCES", str(tmp_path / "own.toml"))
+    assert counts(room.enter(refresh)) == (4, 4, 0, 0, 0)
+    assert counts(again(room)) == (4, 0, 0, 4, 0)
+
+
+def test_a_server_that_does_not_page_is_a_failure_and_not_asked_for_ever(room: Room, feeds: Feeds) -> None:
+    feeds.kind = "lever"
+    page = [{"id": str(number), "text": "Baker"} for number in range(100)]
+    feeds.serve(acme=json.dumps(page).encode())
+    outcome = room.enter(refresh)
+    assert outcome.status is Status.FAILED
+    assert outcome.error is not None
+    assert "the same page again" in outcome.error
+    assert len(feeds.asked) == 2

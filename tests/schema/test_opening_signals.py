@@ -143,14 +143,13 @@ def test_an_unchanged_reload_writes_nothing(dsn: str, conn: psycopg.Connection[A
     assert one(conn, rows) == before
 
 
-def test_an_opening_that_returns_is_open_again_without_counting_as_changed(
-    dsn: str, conn: psycopg.Connection[Any]
-) -> None:
+def test_an_opening_that_returns_is_open_again_and_counts_as_changed(dsn: str, conn: psycopg.Connection[Any]) -> None:
     load(dsn, "acme", [opening("1")])
     load(dsn, "acme", [])
     assert one(conn, "select closed_at > first_seen_at and last_seen_at >= first_seen_at from opening_signals")
     assert load(dsn, "acme", [opening("1")]) == Merged(1, 0, 1)
-    assert one(conn, "select closed_at, changed_at, last_seen_at from opening_signals") == (None, None, None)
+    seen = "select closed_at, changed_at > first_seen_at, last_seen_at from opening_signals"
+    assert one(conn, seen) == (None, True, None)
     load(dsn, "acme", [])
     assert load(dsn, "acme", [opening("1", "Cook")]) == Merged(1, 0, 1)
     assert one(conn, "select closed_at, changed_at is null, last_seen_at from opening_signals") == (None, False, None)
@@ -348,7 +347,8 @@ def test_a_merge_never_loops_over_the_openings_even_where_statistics_lie(
     for statement in (upsert._WRITE, upsert._TURN):
         with conn.transaction():
             conn.execute(upsert._PLAN)
-            plan = conn.execute(b"explain " + statement, {"request_id": uuid4(), "sources": ["acme"]}).fetchall()
+            params = {"request_id": uuid4(), "sources": ["acme"], "closing": ["acme"]}
+            plan = conn.execute(b"explain " + statement, params).fetchall()
         text = "\n".join(line for (line,) in plan)
         assert "Nested Loop" not in text, text
         assert "SubPlan" not in text, text
