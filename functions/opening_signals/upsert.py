@@ -78,7 +78,7 @@ async def merge(
 ) -> Merged:
     """Merges what was staged of these sources, which were fetched to the end in so many pages, and empties the
     staging tables of this run. Closes what they no longer have, except where items could not be read (unsure). In the
-    caller's transaction, which holds the rows of these sources (memory.lock) and whose planner settings it changes."""
+    caller's transaction, which holds the rows of these sources (memory.lock); its planner settings are changed."""
     cursor = await conn.execute(_STAGED, {"request_id": request_id})
     staged = {source: (count, in_full) for source, count, in_full in await cursor.fetchall()}
     if any(staged.get(source, (0,))[0] != count for source, count in pages.items()):
