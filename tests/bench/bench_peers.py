@@ -1,0 +1,199 @@
+"""The same openings into tables of the same shape: ours beside a bare COPY, executemany, SQLAlchemy and dlt.
+
+    pip install -r tests/bench/requirements.txt
+    python -m tests.bench.bench_peers [--rows 100000 1000000] [--rounds 3] [--peers NAME ...]
+
+First load into an empty table, then the same rows again, which a bare COPY cannot. dlt has its defaults and makes its
+table itself, two columns more. Every figure includes its connection and commit; a ratio is to the bare COPY of the
+same round, by wall clock and by processor (ours and the server's). A peer that is not installed is left out.
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import random
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
+
+from opening_signals.model import Opening
+from tests.bench.bench_job import bare_copy, load, opening
+from tests.bench.served import workers_of
+from tests.bench.side_by_side import Bench, Cost, cpu_of, database
+
+COLUMNS = ("source", *Opening._fields)
+_KEY = ("source", "external_id")
+_SAID = [name for name in COLUMNS if name not in _KEY]
+_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _SAID)
+_UPSERT = (
+    f"insert into peer as o ({', '.join(COLUMNS)}) values ({', '.join(['%s'] * len(COLUMNS))})"
+    f" on conflict (source, external_id) do update set {_CHANGES}"
+    " where o.content_hash is distinct from excluded.content_hash"
+).encode()
+
+
+class Work(NamedTuple):
+    """The rows of a round and where they go; name is dlt's schema."""
+
+    bench: Bench
+    runner: asyncio.Runner
+    openings: Sequence[Opening]
+    rows: Sequence[tuple[Any, ...]]
+    name: str
+
+
+Load = Callable[[], object]
+
+
+def connected(work: Work, call: Callable[[AsyncConnection[Any]], Awaitable[object]]) -> Load:
+    async def connect() -> None:
+        async with await AsyncConnection.connect(work.bench.url, autocommit=True) as conn:
+            await call(conn)
+
+    return lambda: work.runner.run(connect())
+
+
+def executemany(work: Work) -> Load:
+    def upsert() -> None:
+        with work.bench.connect() as conn, conn.transaction():
+            conn.cursor().executemany(_UPSERT, work.rows)
+
+    return upsert
+
+
+def sqlalchemy(work: Work) -> Load:
+    """Core, the documented way: one statement and a list of dicts."""
+    core, dialect = importlib.import_module("sqlalchemy"), importlib.import_module("sqlalchemy.dialects.postgresql")
+    url = work.bench.url.replace("postgresql://", "postgresql+psycopg://")
+    # The payload is JSON already; to write it once more would only slow it down.
+    engine = core.create_engine(url, json_serializer=lambda text: text)
+    table = core.Table("peer", core.MetaData(), autoload_with=engine)
+    insert = dialect.insert(table)
+    statement = insert.on_conflict_do_update(
+        index_elements=list(_KEY),
+        set_={name: insert.excluded[name] for name in _SAID},
+        where=table.c.content_hash.is_distinct_from(insert.excluded.content_hash),
+    )
+
+    def upsert() -> None:
+        with engine.begin() as conn:
+            conn.execute(statement, [dict(zip(COLUMNS, row, strict=True)) for row in work.rows])
+        engine.dispose()
+
+    return upsert
+
+
+def dlt(work: Work) -> Load:
+    """Its merge with the strategy upsert, which needs no delete."""
+    os.environ.update({"RUNTIME__DLTHUB_TELEMETRY": "false", "RUNTIME__LOG_LEVEL": "ERROR"})
+    library = importlib.import_module("dlt")
+    pipeline = library.pipeline(
+        work.name,
+        pipelines_dir=str(work.bench.place / "dlt"),
+        destination=library.destinations.postgres(work.bench.url.partition("?")[0]),
+        dataset_name=work.name,
+    )
+
+    def items() -> Any:
+        for each in work.openings:
+            # It wants what the JSON says, not its text.
+            yield {"source": "acme", **each._asdict(), "payload": json.loads(each.payload)}
+
+    def merge() -> None:
+        resource = library.resource(
+            items,
+            name="peer",
+            write_disposition={"disposition": "merge", "strategy": "upsert"},
+            primary_key=list(_KEY),
+            columns={"payload": {"data_type": "json"}},
+        )
+        pipeline.run(resource).raise_on_failed_jobs()
+
+    return merge
+
+
+PEERS: dict[str, Callable[[Work], Load]] = {
+    "bare COPY": lambda work: connected(work, lambda conn: bare_copy(conn, work.rows)),
+    "ours": lambda work: connected(work, lambda conn: load(conn, work.openings)),
+    "executemany": executemany,
+    "SQLAlchemy": sqlalchemy,
+    "dlt": dlt,
+}
+
+
+def server_cpu(postmaster: int) -> float:
+    """Of all its processes, those that have ended included."""
+    fields = Path(f"/proc/{postmaster}/stat").read_text().rpartition(")")[2].split()
+    return cpu_of(workers_of(postmaster)) + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def cost(work: Work, call: Load) -> Cost:
+    cpu, wall = time.process_time() + server_cpu(work.bench.postmaster), time.perf_counter()
+    call()
+    wall = time.perf_counter() - wall
+    return Cost(wall, time.process_time() + server_cpu(work.bench.postmaster) - cpu)
+
+
+def one_peer(work: Work, name: str) -> list[Cost]:
+    """Its first load and, where it can, the same again."""
+    table = {"bare COPY": "bare", "ours": "public.opening_signals", "dlt": f"{work.name}.peer"}.get(name, "peer")
+    with work.bench.connect() as conn:
+        for each in (b"bare", b"peer"):
+            conn.execute(b"drop table if exists " + each)
+            conn.execute(b"create table %s (like public.opening_signals including all)" % each)
+        conn.execute("truncate public.opening_signals, public.opening_staging, public.opening_staging_pages")
+        conn.execute("checkpoint")
+        call = PEERS[name](work)
+        found = [cost(work, call) for _ in range(1 if name == "bare COPY" else 2)]
+        row = conn.execute(f"select count(*), count(distinct external_id) from {table}".encode()).fetchone()
+        assert row == (len(work.rows),) * 2, f"{name}: {row}"
+        conn.execute(f"drop schema if exists {work.name} cascade".encode())
+    print(f"  {name}: {', '.join(f'{each.wall:.2f} s' for each in found)}", flush=True)
+    return found
+
+
+def show(count: int, rounds: Sequence[dict[str, list[Cost]]]) -> None:
+    head = f"{'seconds':>9}{'rows/s':>9}{'of bare':>9}{'by cpu':>8}{'ours is':>9}"
+    for place, title in enumerate(("first load", "the same again")):
+        print(f"\n{count:,} openings, {title}\n{'':14}{head}")
+        for name in [name for name, costs in rounds[0].items() if len(costs) > place]:
+            trios = [(each["bare COPY"][0], each[name][place], each["ours"][place]) for each in rounds]
+            wall = statistics.median(one.wall for _, one, _ in trios)
+            ratio = statistics.median(base.wall / one.wall for base, one, _ in trios)
+            by_cpu = statistics.median(base.cpu / one.cpu for base, one, _ in trios)
+            faster = statistics.median(one.wall / our.wall for _, one, our in trios)
+            print(f"{name:14}{wall:>9.2f}{count / wall:>9,.0f}{ratio:>9.2f}{by_cpu:>8.2f}{faster:>8.1f}x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS), help="ours and bare always")
+    args = parser.parse_args()
+    peers = [name for name in PEERS if name in ("bare COPY", "ours", *args.peers)]
+    for name in ("SQLAlchemy", "dlt"):
+        if name in peers and importlib.util.find_spec(name.lower()) is None:
+            print(f"{name} is not installed and left out")
+            peers.remove(name)
+    with database(None) as bench, asyncio.Runner() as runner:
+        for count in args.rows:
+            openings = [opening(number, f"Store Manager {number}") for number in range(count)]
+            random.Random(7).shuffle(openings)
+            rows = [("acme", *each) for each in openings]
+            rounds = []
+            for turn in range(args.rounds):
+                print(f"{count:,} openings, round {turn + 1} of {args.rounds}", flush=True)
+                work = Work(bench, runner, openings, rows, f"peer_{count}_{turn}")
+                rounds.append({name: one_peer(work, name) for name in peers})
+            show(count, rounds)
+
+
+if __name__ == "__main__":
+    main()
