@@ -16,6 +16,7 @@ FIXTURES = Path(__file__).with_name("fixtures") / "feeds"
 class Read(NamedTuple):
     openings: list[Opening]
     rejected: Counter[str]
+    repaired: Counter[str]
     skipped: int
     next_url: str | None
 
@@ -36,10 +37,11 @@ def read(origin: Source, chunks: Iterable[bytes], url: str | None = None) -> Rea
     for chunk in chunks:
         items += reader.feed(chunk)
     items += reader.end()
-    result = Read([], Counter(), 0, reader.next_url(len(items)))
+    result = Read([], Counter(), Counter(), 0, reader.next_url(len(items)))
     for item in items:
+        repairs: list[str] = []
         try:
-            opening = kind.opening(item, origin)
+            opening = kind.opening(item, origin, repairs)
         except ValueError as error:
             result.rejected[reason(error)] += 1
             continue
@@ -47,6 +49,7 @@ def read(origin: Source, chunks: Iterable[bytes], url: str | None = None) -> Rea
             result = result._replace(skipped=result.skipped + 1)
         else:
             result.openings.append(opening)
+            result.repaired.update(repairs)
     return result
 
 

@@ -1,34 +1,47 @@
 """Fetches sources as a run would, one page after the other, and keeps nothing but what became of it."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import httpx2
 
+from opening_signals import settings
 from opening_signals.collect import Collected, collect
-from opening_signals.fetch import AT_ONCE, Validators, client
+from opening_signals.fetch import Validators, client
 from opening_signals.model import Opening, Source
 
-HEADING = ("name", "kind", "HTTP", "items", "rejected", "skipped", "time", "result")
+HEADING = ("name", "kind", "HTTP", "items", "rejected", "repaired", "skipped", "time", "result")
 # What a run with the default lease gives a source.
-_SECONDS = 180.0
+SECONDS = 180.0
 _answered: ContextVar[int | None] = ContextVar("answered", default=None)
 
 
-async def check(sources: Iterable[Source]) -> list[Collected]:
-    """What became of each, in their order. Asked without validators: a 304 would show nothing."""
-    turn = asyncio.Semaphore(AT_ONCE)
+def _nothing(_: Collected) -> None: ...
+
+
+async def check(
+    sources: Iterable[Source], *, seconds: float = SECONDS, done: Callable[[Collected], None] = _nothing
+) -> list[Collected]:
+    """What became of each, in their order; `done` is told of each when it is over. A source has so many seconds from
+    when its turn comes. Asked without validators: a 304 would show nothing."""
+    turn = asyncio.Semaphore(settings.at_once())
+
+    async def one(http: httpx2.AsyncClient, source: Source) -> Collected:
+        async with turn:
+            found = await _check(http, source, asyncio.get_running_loop().time() + seconds)
+        done(found)
+        return found
+
     async with client() as http:
         http.event_hooks = {"response": [_note]}
-        return await asyncio.gather(*(_check(http, source, turn) for source in sources))
+        return await asyncio.gather(*(one(http, source) for source in sources))
 
 
-async def _check(http: httpx2.AsyncClient, source: Source, turn: asyncio.Semaphore) -> Collected:
-    async with turn:
-        until = asyncio.get_running_loop().time() + _SECONDS
-        found = await collect(http, source, validators=Validators(), take=_drop, until=until)
+async def _check(http: httpx2.AsyncClient, source: Source, until: float) -> Collected:
+    found = await collect(http, source, validators=Validators(), take=_drop, until=until)
     # The last one, whatever it was: a run has no use for the status of a page that it cannot use, a person has.
     found.status = _answered.get()
     if found.cause:
@@ -48,15 +61,18 @@ async def _drop(_: list[Opening]) -> None:
 def row(found: Collected) -> Sequence[object]:
     """The cells under HEADING."""
     source, result = found.source, "failed" if found.error else "ok"
-    counts = (found.items, found.rejected.total(), found.skipped)
+    counts = (found.items, found.rejected.total(), found.repaired.total(), found.skipped)
     return (source.name, source.kind, found.status or "-", *counts, f"{found.seconds:.2f} s", result)
 
 
 def notes(found: Collected) -> list[str]:
-    """Why it failed and why items were left out: too long for a column."""
-    said = [f"{found.source.name} failed: {found.error}"] if found.error else []
-    reasons = [f"{reason} ({times})" for reason, times in found.rejected.most_common()]
-    return [*said, *([f"{found.source.name} rejected: {'; '.join(reasons)}"] if reasons else [])]
+    """Why it failed, why items were left out and what was mended in others: too long for a column."""
+    said = {"failed": found.error, "rejected": _reasons(found.rejected), "repaired": _reasons(found.repaired)}
+    return [f"{found.source.name} {what}: {why}" for what, why in said.items() if why]
+
+
+def _reasons(counted: Counter[str]) -> str:
+    return "; ".join(f"{reason} ({times})" for reason, times in counted.most_common())
 
 
 def fields(found: Collected) -> dict[str, Any]:
@@ -68,6 +84,7 @@ def fields(found: Collected) -> dict[str, Any]:
         "pages": found.pages,
         "items": found.items,
         "rejected": dict(found.rejected),
+        "repaired": dict(found.repaired),
         "skipped": found.skipped,
         "seconds": round(found.seconds, 3),
         "error": found.error,

@@ -1,4 +1,5 @@
-"""The job's verbs for the operator: what the feeds would give, and what they gave. Neither writes anything.
+"""The job's verbs for the operator: what the feeds would give, what they gave, and to forget one that is gone. Only
+the last one writes.
 
 cronlease's command line finds them by their entry points and gives them its Toolbox as ctx.obj.
 """
@@ -6,9 +7,9 @@ cronlease's command line finds them by their entry points and gives them its Too
 import asyncio
 import csv
 import json
-import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -17,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import psycopg
 
-from opening_signals.table import cell, lines
+from opening_signals import settings
+from opening_signals.strays import forget, is_known, sentence, strays_now
+from opening_signals.table import cell, lines, spreadsheet
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
+    from opening_signals.collect import Collected
     from opening_signals.model import Source
 
 _SIGNALS = Path(__file__).with_name("signals.sql")
@@ -31,7 +35,24 @@ _NO_SOURCES = "There are no sources yet: name a TOML file with a [[source]] in C
 
 def _within(ctx: click.Context, _: click.Parameter, text: str) -> timedelta:
     toolbox: Toolbox = ctx.obj
-    return toolbox.duration(text)
+    length = toolbox.duration(text)
+    if not length:
+        raise click.BadParameter("it must be longer than nothing")
+    return length
+
+
+@contextmanager
+def _openings(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
+    """A connection; what the database cannot do with it is one sentence."""
+    with toolbox.connection() as conn:
+        try:
+            yield conn
+        except psycopg.errors.UndefinedTable:
+            raise click.ClickException("the database has no openings yet: run cronlease migrate") from None
+        except psycopg.errors.LockNotAvailable:
+            raise click.ClickException("a run is writing of that source: try again when it is done") from None
+        except psycopg.Error as error:
+            raise click.ClickException(error.diag.message_primary or " ".join(str(error).split())) from None
 
 
 @click.command("signals")
@@ -45,22 +66,34 @@ def _within(ctx: click.Context, _: click.Parameter, text: str) -> timedelta:
     help="How far back.",
 )
 @click.option("--source", default=None, metavar="NAME", help="Only the openings of this source.")
-@click.option("--json", "form", flag_value="json", help="One JSON array, an opening a line.")
-@click.option("--csv", "form", flag_value="csv", help="CSV with a heading.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, an opening a line.")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV with a heading, safe to open in a spreadsheet.")
 @click.pass_obj
-def signals(toolbox: "Toolbox", within: timedelta, source: str | None, form: str | None) -> None:
+def signals(toolbox: "Toolbox", within: timedelta, source: str | None, as_json: bool, as_csv: bool) -> None:
     """Show openings that are new, changed or closed."""
-    with toolbox.connection() as conn:
-        try:
-            # A cursor of the server's: a first load may be a million rows.
-            with conn.transaction(), conn.cursor("signals") as cursor:
-                cursor.itersize = _PAGE
-                cursor.execute(_SIGNALS.read_bytes(), {"within": within, "source": source})
-                _print_signals([column.name for column in cursor.description or []], iter(cursor), form)
-        except psycopg.errors.UndefinedTable:
-            raise click.ClickException("the database has no openings yet: run cronlease migrate") from None
-        except psycopg.Error as error:
-            raise click.ClickException(error.diag.message_primary or " ".join(str(error).split())) from None
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other")
+    form = "json" if as_json else "csv" if as_csv else None
+    with _openings(toolbox) as conn:
+        if source is not None and not is_known(conn, source) and source not in _names():
+            raise click.ClickException(
+                f"there is no source {source!r}: neither in the database nor in the sources file"
+            )
+        # A cursor of the server's: a first load may be a million rows.
+        with conn.transaction(), conn.cursor("signals") as cursor:
+            cursor.itersize = _PAGE
+            cursor.execute(_SIGNALS.read_bytes(), {"within": within, "source": source})
+            _print_signals([column.name for column in cursor.description or []], iter(cursor), form)
+
+
+def _names() -> set[str]:
+    """Of the sources in the file; of one that cannot be read, none."""
+    from opening_signals.catalogue import SourcesError, load
+
+    try:
+        return {source.name for source in load(settings.sources_file())}
+    except SourcesError:
+        return set()
 
 
 def _print_signals(names: Sequence[str], rows: Iterator[Any], form: str | None) -> None:
@@ -77,34 +110,103 @@ def _print_signals(names: Sequence[str], rows: Iterator[Any], form: str | None) 
 
 @click.group("sources")
 def sources() -> None:
-    """Look at the sources of CRONLEASE_SOURCES."""
+    """The sources of CRONLEASE_SOURCES: look at them, or forget one that is gone."""
 
 
 @sources.command("check")
 @click.option("--source", "name", default=None, metavar="NAME", help="Only this one.")
+@click.option(
+    "--timeout",
+    "within",
+    default="3m",
+    show_default=True,
+    metavar="30s|3m",
+    callback=_within,
+    help="How long each source may take.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
-def check_command(name: str | None, as_json: bool) -> None:
+@click.pass_obj
+def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_json: bool) -> None:
     """Fetch each source without writing anything; exit status 1 when one fails."""
     from opening_signals import check
 
     chosen = _chosen(name)
     if not chosen:
         click.echo(_NO_SOURCES, err=True)
-    checked = asyncio.run(check.check(chosen))
+    try:
+        with _progress(len(chosen)) as done:
+            checked = asyncio.run(check.check(chosen, seconds=within.total_seconds(), done=done))
+    except settings.SettingError as error:
+        raise click.ClickException(str(error)) from None
     if as_json:
         _print_json(map(check.fields, checked))
     elif checked:
         _print(lines(check.HEADING, map(check.row, checked)))
         _print(cell(note) for found in checked for note in check.notes(found))
+    if name is None and (told := _strays(toolbox, {source.name for source in chosen})):
+        click.echo(cell(told), err=as_json)
     if any(found.error for found in checked):
         raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _progress(sources: int) -> "Iterator[Callable[[Collected], None]]":
+    """Says on a terminal how many are done, on a line that is gone afterwards; elsewhere nothing."""
+    seen = 0
+    shown = sys.stderr.isatty()
+
+    def done(_: "Collected") -> None:
+        nonlocal seen
+        seen += 1
+        show()
+
+    def show() -> None:
+        if shown:
+            click.echo(f"\r{seen} of {sources} checked", nl=False, err=True)
+
+    show()
+    try:
+        yield done
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _strays(toolbox: "Toolbox", names: set[str]) -> str | None:
+    """What is said of sources that are not in the file; nothing where there is no database to ask."""
+    if not toolbox.has_database or not settings.sources_file():
+        return None
+    try:
+        with _openings(toolbox) as conn:
+            return sentence(strays_now(conn, names))
+    except click.ClickException:
+        return None
+
+
+@sources.command("forget")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def forget_command(toolbox: "Toolbox", name: str, yes: bool) -> None:
+    """Close the openings of a source that is no longer in the sources file, and forget what is remembered of it."""
+    if not settings.sources_file():
+        raise click.ClickException("CRONLEASE_SOURCES is not set: without the file nobody knows that it is not in it")
+    if any(source.name == name for source in _chosen(None)):
+        raise click.ClickException(f"source {name!r} is still in the sources file: take it out first")
+    with _openings(toolbox) as conn:
+        if not is_known(conn, name):
+            raise click.ClickException(f"there is no source {name!r} in the database")
+        if not yes:
+            click.confirm(f"Close all openings of {name!r} and forget it?", abort=True)
+        closed = forget(conn, name)
+    click.echo(f"Forgot {name!r}: {closed} {'opening' if closed == 1 else 'openings'} closed.")
 
 
 def _chosen(name: str | None) -> "list[Source]":
     from opening_signals.catalogue import SourcesError, load
 
     try:
-        found = load(os.environ.get("CRONLEASE_SOURCES"))
+        found = load(settings.sources_file())
     except SourcesError as error:
         raise click.ClickException(str(error)) from None
     if name is None:
@@ -133,7 +235,7 @@ def _print_json(items: Iterable[dict[str, Any]]) -> None:
 def _print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_plain(value) for value in row] for row in rows)
+    writer.writerows([_plain(spreadsheet(value)) for value in row] for row in rows)
 
 
 def _plain(value: object) -> object:

@@ -13,12 +13,14 @@ from typing import Any
 
 import httpx2
 
+from opening_signals.again import Again
 from opening_signals.fetch import Validators, get
 from opening_signals.model import FeedError, Opening, Source
 from opening_signals.sources import KINDS
 from opening_signals.sources.kind import Kind, reason
 
 PAGE = 2000
+DUPLICATE = "external_id: came again, and the last one counts"
 _MOST_ITEMS = 2_000_000
 _MOST_PAGES = 50_000
 
@@ -28,7 +30,9 @@ Take = Callable[[list[Opening]], Awaitable[None]]
 @dataclass(slots=True)
 class Collected:
     """How far one source came. Without an error all of it was taken, or nothing has changed since the validators.
-    Items are those of the feed; an error's cause is kept only where nobody foresaw it."""
+    Items are those of the feed. Rejected are those that were left out, by reason, and repaired is what was mended in
+    the others: an item once for each of its reasons, and each one whose id came again later. An error's cause is kept
+    only where nobody foresaw it."""
 
     source: Source
     asked: bool = False
@@ -36,6 +40,7 @@ class Collected:
     pages: int = 0
     items: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
     not_modified: bool = False
     validators: Validators = field(default_factory=Validators)
@@ -44,8 +49,9 @@ class Collected:
     seconds: float = 0.0
 
     @property
-    def accepted(self) -> int:
-        return self.items - self.skipped - self.rejected.total()
+    def openings(self) -> int:
+        """How many there are, each counted once."""
+        return self.items - self.skipped - self.rejected.total() - self.repaired[DUPLICATE]
 
 
 async def collect(
@@ -84,6 +90,7 @@ class _Collection:
         self._take = take
         self._kind: Kind = KINDS[result.source.kind]
         self._waiting: list[Opening] = []
+        self._again = Again()
         self._first_of_pages: set[str] = set()
         self._page_begins = True
 
@@ -98,11 +105,14 @@ class _Collection:
                 raise FeedError(f"has more than {_MOST_PAGES} pages")
             asked.add(url)
             url = await self._page(url, validators if len(asked) == 1 else Validators())
-        if result.rejected and not result.accepted:
-            commonest = result.rejected.most_common(1)[0][0]
-            raise FeedError(f"none of its {result.rejected.total()} items is usable: {commonest}")
+        if result.rejected and not result.openings:
+            commonest, count = result.rejected.most_common(1)[0][0], result.rejected.total()
+            which = f"none of its {count} items is" if count > 1 else "its only item is not"
+            raise FeedError(f"{which} usable: {commonest}")
         if self._waiting:
             await self._take(self._waiting)
+        if again := await asyncio.to_thread(self._again.count):
+            result.repaired[DUPLICATE] = again
         if result.pages > 1:
             # They speak of the first page only, and the others may change alone.
             result.validators = Validators()
@@ -135,12 +145,13 @@ class _Collection:
 
     def _accept(self, items: Callable[[], Iterable[Any]]) -> None:
         result = self._result
+        repairs: list[str] = []
         for item in items():
             result.items += 1
             if result.items > _MOST_ITEMS:
                 raise FeedError(f"has more than {_MOST_ITEMS} items")
             try:
-                opening = self._kind.opening(item, result.source)
+                opening = self._kind.opening(item, result.source, repairs)
             except ValueError as error:
                 result.rejected[reason(error)] += 1
             else:
@@ -148,7 +159,11 @@ class _Collection:
                     result.skipped += 1
                 else:
                     self._refuse_the_same_page(opening)
+                    self._again.add(opening.external_id)
                     self._waiting.append(opening)
+                    if repairs:
+                        result.repaired.update(repairs)
+            repairs.clear()
 
     def _refuse_the_same_page(self, opening: Opening) -> None:
         """A server that does not know the paging parameter answers with its first page for ever."""

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from opening_signals.trouble import Unusable
+
 ISO = "iso"
 DATE = "date"
 _COUNTS = {"epoch_ms": timedelta(milliseconds=1), "epoch_s": timedelta(seconds=1)}
@@ -26,27 +28,30 @@ def date_format(written: str) -> str:
 
 
 def moment(value: Any, written: str) -> Any:
-    """The time in UTC. What ISO 8601 covers is handed on as it is: the opening reads that itself."""
-    if value is None or written == ISO or (isinstance(value, str) and not value.strip()):
+    """The time in UTC, or Unusable. What ISO 8601 covers is handed on as it is: the opening reads that itself."""
+    if (
+        value is None
+        or written == ISO
+        or isinstance(value, Unusable)
+        or (isinstance(value, str) and not value.strip())
+    ):
         return value
     if written in _COUNTS:
         return _counted(value, _COUNTS[written])
-    if not isinstance(value, str):
-        raise ValueError("posted_at: must be a text")
     try:
         found = datetime.strptime(value.strip(), "%Y-%m-%d" if written == DATE else written)
-    except ValueError:
-        raise ValueError(f"posted_at: must be a time written as {written}") from None
+    except (ValueError, AttributeError):
+        return Unusable(f"is no time written as {written}")
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
-def _counted(value: Any, unit: timedelta) -> datetime:
+def _counted(value: Any, unit: timedelta) -> datetime | Unusable:
     if isinstance(value, str) and value.strip().isdecimal():
         value = float(value)
     # Not isinstance: True is an int, too.
     if type(value) not in (int, float):
-        raise ValueError("posted_at: must be a number")
+        return Unusable("is no number")
     try:
         return _EPOCH + unit * float(value)
     except (OverflowError, ValueError):
-        raise ValueError("posted_at: is no time") from None
+        return Unusable("is no time")

@@ -19,7 +19,6 @@ from opening_signals import network
 from opening_signals.body import PIECE, Body
 from opening_signals.model import FeedError, Source
 
-AT_ONCE = 8
 # Seconds before the second and the third attempt, at least.
 BACKOFF = (0.5, 2.0)
 # Who asks to be left alone for longer is not asked again in this run.

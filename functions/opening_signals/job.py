@@ -5,7 +5,6 @@ No transaction is open while it waits on the network, and one bad source never f
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import psycopg
 
-from opening_signals import upsert
+from opening_signals import settings, upsert
 from opening_signals.catalogue import load
 from opening_signals.collect import Collected, collect
-from opening_signals.fetch import AT_ONCE, client
+from opening_signals.fetch import client
 from opening_signals.memory import Memory, lock, recall, remember
 from opening_signals.model import FeedError, Opening, Source
+from opening_signals.strays import sentence, strays
 
 if TYPE_CHECKING:
     from cronlease import Run
@@ -36,16 +36,21 @@ class AllSourcesFailedError(Exception):
 
 
 async def refresh(run: "Run") -> None:
-    """Fetches the openings of every source and upserts them. Ends as partial when only some could be fetched."""
-    sources = load(os.environ.get("CRONLEASE_SOURCES"))
+    """Fetches the openings of every source and upserts them. Ends as partial when some could not be fetched, or were
+    left alone because they failed before."""
+    at_once = settings.at_once()
+    sources = load(settings.sources_file())
     if not sources:
         run.report(fetched=0, inserted=0, updated=0, unchanged=0, closed=0, hint=_NO_SOURCES)
         return
     async with run.connection() as conn:
         await upsert.sweep(conn, run.request_id)
         memories = await recall(conn, sources)
+        forgotten = sentence(await strays(conn, memories))
     asked = _due(sources, memories)
-    collector = _Collector(run, memories)
+    names = {source.name for source in asked}
+    waiting = [memory for name, memory in memories.items() if name not in names]
+    collector = _Collector(run, memories, at_once)
 
     def wait(name: str) -> timedelta:
         return run.backoff(memories[name].failures + 1)
@@ -56,10 +61,12 @@ async def refresh(run: "Run") -> None:
         async with run.transaction() as conn:
             await lock(conn, [result.source.name for result in failed])
             await remember(conn, failed, wait)
-        raise AllSourcesFailedError(f"every source failed: {_listed(failed)}")
-    names = {source.name for source in asked}
-    waiting = [memory for name, memory in memories.items() if name not in names]
-    await _commit(run, results, collector.pages, waiting, wait)
+        which = "every source that was asked" if waiting else "every source"
+        raise AllSourcesFailedError(f"{which} failed: {_listed(failed)}{_resting(waiting)}")
+    run.report(hint=_hint(results, forgotten))
+    if failed or waiting:
+        run.partial(_left_out(len(sources), failed, waiting))
+    await _commit(run, results, collector.pages, wait)
 
 
 def _due(sources: Sequence[Source], memories: Mapping[str, Memory]) -> list[Source]:
@@ -73,12 +80,10 @@ async def _commit(
     run: "Run",
     results: Sequence[Collected],
     pages: Mapping[str, int],
-    waiting: Sequence[Memory],
     wait: Callable[[str], timedelta],
 ) -> None:
     """Only what was fetched to the end and read to the last item may close an opening, and of a source without
     news nothing is staged."""
-    failed = [result for result in results if result.error]
     async with run.commit() as conn:
         await lock(conn, [result.source.name for result in results])
         complete = [result.source.name for result in results if not result.error and not result.not_modified]
@@ -91,22 +96,19 @@ async def _commit(
             updated=merged.updated,
             unchanged=merged.unchanged,
             closed=merged.closed,
-            hint=_hint(results, waiting),
         )
-        if failed:
-            run.partial(f"{len(failed)} of {len(results)} sources failed: {_listed(failed)}")
 
 
 class _Collector:
     """Fetches, parses and stages all sources of one run within its time."""
 
-    def __init__(self, run: "Run", memories: Mapping[str, Memory]) -> None:
+    def __init__(self, run: "Run", memories: Mapping[str, Memory], at_once: int) -> None:
         self._run = run
         self._memories = memories
         self.pages: Counter[str] = Counter()
         self._lease = run.lease.total_seconds()
         self._ends_at = asyncio.get_running_loop().time() + self._lease * _STAGING_SHARE
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turn = asyncio.Semaphore(at_once)
         # One source at a time has a connection: the hits that arrive meanwhile need theirs from the same pool.
         self._staging = asyncio.Lock()
 
@@ -140,34 +142,51 @@ class _Collector:
             raise FeedError(f"its openings could not be staged: {error.diag.message_primary or error}") from error
 
     def _say(self, result: Collected) -> None:
-        name = result.source.name
-        fields: dict[str, Any] = {"source": name, "request_id": str(self._run.request_id)}
+        name, request_id = result.source.name, str(self._run.request_id)
+
+        def log(level: int, message: str, action: str, cause: Exception | None = None, **reasons: Any) -> None:
+            fields = {"action": action, "source": name, "request_id": request_id, **reasons}
+            _logger.log(level, message, exc_info=cause, extra={"cronlease_fields": fields})
+
+        if result.repaired:
+            message = f"Source {name}: {_many(result.repaired, 'repair', 'repairs')}"
+            log(logging.INFO, message, "items_repaired", repaired=dict(result.repaired))
         if result.rejected:
-            fields["rejected"] = dict(result.rejected)
-            _warn(f"{result.rejected.total()} items of source {name} were left out", "items_rejected", fields)
+            message = f"Source {name}: {_many(result.rejected, 'item was', 'items were')} left out"
+            log(logging.WARNING, message, "items_rejected", rejected=dict(result.rejected))
         if result.error:
-            _warn(f"Source {name} failed: {result.error}", "source_failed", fields, result.cause)
+            log(logging.WARNING, f"Source {name} failed: {result.error}", "source_failed", result.cause)
 
 
-def _warn(message: str, action: str, fields: dict[str, Any], cause: Exception | None = None) -> None:
-    _logger.warning(message, exc_info=cause, extra={"cronlease_fields": {"action": action, **fields}})
+def _many(reasons: Counter[str], one: str, more: str) -> str:
+    return f"{reasons.total()} {one if reasons.total() == 1 else more}"
 
 
 def _listed(failed: Iterable[Collected]) -> str:
     return "; ".join(f"{result.source.name} ({result.error})" for result in failed)
 
 
-def _hint(results: Iterable[Collected], waiting: Iterable[Memory]) -> str | None:
-    """One sentence on the items that were left out, with the commonest reason of each source, and one on the sources
-    that were not asked."""
+def _left_out(sources: int, failed: Sequence[Collected], waiting: Sequence[Memory]) -> str:
+    """What has just failed comes first: it is news, and what follows may be cut off."""
+    news = f"{len(failed)} of {sources} sources failed: {_listed(failed)}" if failed else "no source failed anew"
+    return f"{news}{_resting(waiting)}"
+
+
+def _resting(waiting: Iterable[Memory]) -> str:
+    each = [
+        f"{memory.name} ({memory.last_error}; failures: {memory.failures}; until {memory.waits_until} UTC)"
+        for memory in waiting
+    ]
+    return f". Left alone, because they failed before: {'; '.join(each)}" if each else ""
+
+
+def _hint(results: Iterable[Collected], forgotten: str | None) -> str | None:
+    """One sentence on the items that were left out, with the commonest reason of each source, and one on the openings
+    whose source is no longer there."""
     rejected = [
         f"{result.source.name} {result.rejected.total()} ({result.rejected.most_common(1)[0][0]})"
         for result in results
         if result.rejected
     ]
-    resting = [f"{each.name} (failures: {each.failures}, until {each.waits_until} UTC)" for each in waiting]
-    said = [
-        f"items left out: {'; '.join(rejected)}" if rejected else "",
-        f"sources left alone for now: {'; '.join(resting)}" if resting else "",
-    ]
-    return ". ".join(filter(None, said)) or None
+    told = [f"items left out: {'; '.join(rejected)}" if rejected else None, forgotten]
+    return ". ".join(filter(None, told)) or None

@@ -3,6 +3,7 @@ select
   s.name,
   s.definition,
   s.failures,
+  s.last_error,
   case when here.openings then s.etag end as etag,
   case when here.openings then s.last_modified end as last_modified,
   case

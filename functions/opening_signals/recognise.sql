@@ -1,18 +1,24 @@
--- One page of a source: when every one of its openings is stored just so, remembers their keys and says true.
--- Mostly it is so, and this is the cheapest way to know: all hashes at once, in the order of their keys' bytes.
-with page as (
+-- One page of a source: when it was there at the last merge, and nobody has changed what was stored then, remembers
+-- its keys and says true. No opening is read for it.
+with remembered as (
+  insert into public.opening_staging_pages (
+    request_id, source, position, external_ids, differing, digest, openings, fingerprint, trusted
+  )
   select
-    count(*) = cardinality(%(external_ids)s::text[])
-      and string_agg(content_hash, '' order by external_id collate "C") = %(content_hashes)b as same
-  from public.opening_signals
+    %(request_id)s, %(source)s, %(position)s, %(external_ids)s, 0, digest, openings, fingerprint, %(trusted)s
+  from public.opening_pages
   where source = %(source)s
-    and external_id = any (%(external_ids)s::text[])
-),
-remembered as (
-  insert into public.opening_staging_pages (request_id, source, position, external_ids, differing)
-  select %(request_id)s, %(source)s, %(position)s, %(external_ids)s, 0
-  from page
-  where same
+    and digest = %(digest)s
+    and (
+      %(trusted)s
+      or exists (
+        select
+        from public.opening_staging_pages first
+        where first.request_id = %(request_id)s
+          and first.source = %(source)s
+          and first.trusted
+      )
+    )
   returning 1
 )
 select exists (select from remembered)

@@ -12,9 +12,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from opening_signals.dates import ISO, date_format
 from opening_signals.paging import AnyPaging, OnePage, Path, with_default
+from opening_signals.trouble import Unusable
 
 # Most paths are as plain as this, and walking them is five times faster than JMESPath, with the same result.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_NO_FIT = Unusable("its JMESPath does not fit the item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,13 @@ def _prefix(text: str) -> str:
     return text
 
 
-def found(name: str, find: Callable[[Any], Any], item: Any) -> Any:
-    """What the expression finds in the item. The values of the item are not repeated in an error."""
+def found(find: Callable[[Any], Any], item: Any) -> Any:
+    """What the expression finds in the item, or Unusable. The values of the item are not repeated in it."""
     try:
         return find(item)
     except Exception:
         # What a function of JMESPath raises on values that it was not meant for is not to be foreseen.
-        raise ValueError(f"{name}: its JMESPath does not fit the item") from None
+        return _NO_FIT
 
 
 # Written as its text: two sources are the same when they say the same.
@@ -82,8 +84,8 @@ class Fields(BaseModel):
     posted_at: JMESPath | None = None
 
     def of(self, item: Any) -> dict[str, Any]:
-        """What the item says of each; ValueError when an expression does not fit it."""
-        return {name: found(name, find, item) for name, find in self._finders}
+        """What the item says of each; Unusable where an expression does not fit it."""
+        return {name: found(find, item) for name, find in self._finders}
 
     @cached_property
     def _finders(self) -> list[tuple[str, Callable[[Any], Any]]]:

@@ -1,9 +1,12 @@
-"""Rows as lines of text for a terminal. Feeds write what they like: nothing that is not printable gets through."""
+"""Rows as lines of text for a terminal, and cells fit for a spreadsheet. Feeds write what they like: nothing that is
+not printable gets through."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
+from unicodedata import category
 
+_FORMULA = ("=", "+", "-", "@")
 _PAGE = 500
 _WIDEST = 40
 
@@ -21,11 +24,24 @@ def lines(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[st
 
 
 def cell(value: object) -> str:
-    """A time as the local one, null as nothing, and every character that is not printable as a question mark."""
-    text = f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
+    """A time as the local one, null as nothing, and no character that is not printable."""
     if value is None:
         return ""
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+    return _shown(f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value))
+
+
+def spreadsheet(value: object) -> object:
+    """The value as a cell of a CSV file: a text that a spreadsheet would take for a formula is marked as a text."""
+    if not isinstance(value, str):
+        return value
+    return f"'{_shown(value)}" if value.lstrip()[:1] in _FORMULA else _shown(value)
+
+
+def _shown(text: str) -> str:
+    """A space for every space, and a question mark for whatever else is not printable: it may move the cursor."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " if category(char) == "Zs" else "?" for char in text)
 
 
 def _fitted(text: str, width: int) -> str:

@@ -33,10 +33,6 @@ turned as (
     and o.external_id = d.external_id
     and (not d.gone or d.source = any (%(closing)s))
   returning d.gone
-),
-emptied as (
-  delete from public.opening_staging_pages
-  where request_id = %(request_id)s
 )
 select
   -- Those that were open before this statement and are not gone, and those that returned.

@@ -3,6 +3,7 @@
 The statements are in the .sql files beside this module. Nothing here opens or ends a transaction.
 """
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,13 +15,17 @@ from opening_signals.model import Opening
 
 _HERE = Path(__file__).parent
 _SWEEP = (_HERE / "sweep.sql").read_bytes()
+_TRUST = (_HERE / "trust.sql").read_bytes()
 _RECOGNISE = (_HERE / "recognise.sql").read_bytes()
 _COMPARE = (_HERE / "compare.sql").read_bytes()
 _STAGE = (_HERE / "stage.sql").read_bytes()
 _PLAN = (_HERE / "plan.sql").read_bytes()
 _STAGED = (_HERE / "staged.sql").read_bytes()
 _WRITE = (_HERE / "write.sql").read_bytes()
+_BALANCE = (_HERE / "balance.sql").read_bytes()
 _TURN = (_HERE / "turn.sql").read_bytes()
+_REMEMBER = (_HERE / "remember_pages.sql").read_bytes()
+_EMPTY = (_HERE / "empty.sql").read_bytes()
 
 
 class StagingLostError(Exception):
@@ -54,23 +59,33 @@ async def stage(
     Start is how many the earlier pages had: the later of two wins."""
     if not openings:
         return
-    latest = {opening.external_id: opening for opening in openings}
-    # The order of code points is that of UTF-8's bytes, in which the statement reads them.
-    keys = sorted(latest)
+    external_ids = _array([opening.external_id for opening in openings])
     page = {
         "request_id": request_id,
         "source": source,
         "position": start,
-        "external_ids": _array(keys),
-        "content_hashes": b"".join([latest[key].content_hash for key in keys]),
+        "external_ids": external_ids,
+        "digest": _digest(external_ids, openings),
+        "trusted": None,
     }
-    (same,) = await _row(conn, _RECOGNISE, page)
-    if same:
-        return
+    if start == 0:
+        (page["trusted"],) = await _row(conn, _TRUST, page)
+    (known,) = await _row(conn, _RECOGNISE, page)
+    if not known:
+        await _compare(conn, page, {opening.external_id: opening for opening in openings})
+
+
+async def _compare(conn: AsyncConnection[Any], page: dict[str, Any], latest: Mapping[str, Opening]) -> None:
+    """Stages a page that is not known as a whole."""
+    keys = list(latest)
+    page["external_ids"] = _array(keys)
+    page["content_hashes"] = b"".join([latest[key].content_hash for key in keys])
     (differing,) = await _row(conn, _COMPARE, page)
+    if not differing:
+        return
     async with conn.cursor().copy(_STAGE) as copy:
         for place in differing:
-            await copy.write_row((request_id, source, start, *latest[keys[place - 1]]))
+            await copy.write_row((page["request_id"], page["source"], page["position"], *latest[keys[place - 1]]))
 
 
 async def merge(
@@ -84,11 +99,29 @@ async def merge(
     if any(staged.get(source, (0,))[0] != count for source, count in pages.items()):
         raise StagingLostError("what was staged is gone: the database was restarted")
     await conn.execute(_PLAN)
-    closing = [source for source in pages if source not in unsure]
-    run = {"request_id": request_id, "sources": list(pages), "closing": closing}
+    run = {"request_id": request_id, "sources": list(pages)}
     inserted, updated = await _row(conn, _WRITE, run) if any(in_full for _, in_full in staged.values()) else (0, 0)
-    fetched, opened, closed = await _row(conn, _TURN, run)
+    settled = await _settled(conn, run)
+    fetched, opened, closed = sum(settled.values()), 0, 0
+    if rest := [source for source in pages if source not in settled]:
+        run["sources"], run["closing"] = rest, [source for source in rest if source not in unsure]
+        seen, opened, closed = await _row(conn, _TURN, run)
+        fetched += seen
+        settled |= await _settled(conn, run)
+    await conn.execute(_REMEMBER, run | {"sources": list(settled)}, prepare=False)
+    await conn.execute(_EMPTY, run)
     return Merged(fetched, inserted, updated + opened, closed)
+
+
+async def _settled(conn: AsyncConnection[Any], run: dict[str, Any]) -> dict[str, int]:
+    """The sources whose open openings are just what was staged of them, and how many they are."""
+    return dict(await (await conn.execute(_BALANCE, run, prepare=False)).fetchall())
+
+
+def _digest(external_ids: str, openings: Sequence[Opening]) -> bytes:
+    """Equal only for pages that have the same openings in the same order."""
+    hashes = [opening.content_hash for opening in openings]
+    return hashlib.sha256(b"".join([len(hashes).to_bytes(8, "big"), *hashes, external_ids.encode()])).digest()
 
 
 def _array(texts: Sequence[str]) -> str:

@@ -1,9 +1,10 @@
-"""`cronlease signals` and `cronlease sources check` as a person runs them: real processes, feeds and database."""
+"""`cronlease signals` and `cronlease sources` as a person runs them: real processes, feeds and database."""
 
 import csv
 import io
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -135,9 +136,10 @@ def test_since_and_source_choose(signals: Shell) -> None:
 
 
 def test_nothing_to_show_is_said_in_the_form_asked_for(signals: Shell) -> None:
-    assert signals.says("signals", "--source", "nobody") == "No opening came, changed or closed in that time.\n"
-    assert json.loads(signals.says("signals", "--source", "nobody", "--json")) == []
-    assert signals.says("signals", "--source", "nobody", "--csv").startswith("signal,at,source,")
+    nothing = ("signals", "--source", "globex", "--since", "1m")
+    assert signals.says(*nothing) == "No opening came, changed or closed in that time.\n"
+    assert json.loads(signals.says(*nothing, "--json")) == []
+    assert signals.says(*nothing, "--csv").startswith("signal,at,source,")
 
 
 def test_a_feed_cannot_write_on_the_terminal(signals: Shell, conn: psycopg.Connection[Any]) -> None:
@@ -146,6 +148,17 @@ def test_a_feed_cannot_write_on_the_terminal(signals: Shell, conn: psycopg.Conne
     assert "?[2J?root" in said
     assert "\x1b" not in said
     assert json.loads(signals.says("signals", "--json"))[0]["title"] == "\x1b[2J\nroot"
+
+
+def test_a_feed_cannot_put_a_formula_in_a_spreadsheet(signals: Shell, conn: psycopg.Connection[Any]) -> None:
+    formula = '=HYPERLINK("https://evil.example","x")'
+    conn.execute(
+        "update opening_signals set title = %s, location = E'\\x1b]0;x\\x07' where external_id = '1'", [formula]
+    )
+    conn.execute("update opening_signals set title = E'\\t@SUM(A1)' where external_id = '2'")
+    first, second, *_ = csv.DictReader(io.StringIO(signals.says("signals", "--csv")))
+    assert (first["title"], first["location"]) == (f"'{formula}", "?]0;x?")
+    assert second["title"] == "'?@SUM(A1)"
 
 
 def test_a_duration_that_is_none_is_explained(signals: Shell) -> None:
@@ -229,9 +242,11 @@ def cells(table: str) -> list[list[str]]:
 
 def test_every_source_is_fetched_and_nothing_is_written(cronlease: Shell, listed: Path) -> None:
     heading, _, *rows = cells(cronlease.says("sources", "check"))
-    assert heading == ["name", "kind", "HTTP", "items", "rejected", "skipped", "time", "result"]
-    assert [row[:6] for row in rows] == [[name, "greenhouse", "200", "8", "0", "0"] for name in ("acme", "globex")]
-    assert all(re.fullmatch(r"\d+\.\d\d s", row[6]) and row[7] == "ok" for row in rows)
+    assert heading == ["name", "kind", "HTTP", "items", "rejected", "repaired", "skipped", "time", "result"]
+    assert [row[:7] for row in rows] == [
+        [name, "greenhouse", "200", "8", "0", "0", "0"] for name in ("acme", "globex")
+    ]
+    assert all(re.fullmatch(r"\d+\.\d\d s", row[7]) and row[8] == "ok" for row in rows)
     assert list(listed.parent.iterdir()) == [listed]
 
 
@@ -263,17 +278,51 @@ def test_a_source_that_nobody_answers_has_no_status(cronlease: Shell, listed: Pa
     assert "opensesame" not in done.stdout + done.stderr
 
 
-def test_items_that_are_left_out_are_counted_by_reason(cronlease: Shell, listed: Path) -> None:
-    items = [{"id": 1, "title": "Baker"}, {"id": 2}, {"id": 3}, {"title": "Cook"}]
-    with board(json.dumps({"jobs": items, "meta": {"total": 4}}).encode()) as url:
-        listed.write_text(
-            f'[[source]]\nname = "own"\nkind = "greenhouse"\nurl = "{url}"\nallow_private = true\n', encoding="utf-8"
-        )
-        told = json.loads(cronlease.says("sources", "check", "--json"))
-        said = cronlease.says("sources", "check")
-    assert sorted(told[0]["rejected"].values()) == [1, 2]
-    assert cells(said)[2][4] == "3"
-    assert re.search(r"^own rejected: .*title.* \(2\); .*id.* \(1\)$", said, re.MULTILINE), said
+def test_items_that_are_left_out_or_mended_are_counted_by_reason(cronlease: Shell, listed: Path) -> None:
+    baker = {"id": 1, "title": "Baker"}
+    items = [baker | {"first_published": "soon"}, baker, baker, {"id": 2}, {"id": 3}, {"title": "Cook"}]
+    with board(json.dumps({"jobs": items, "meta": {"total": 6}}).encode()) as url:
+        listed.write_text(entry(url))
+        (told,) = json.loads(cronlease.says("sources", "check", "--json"))
+        _, _, row, *notes = cronlease.says("sources", "check").splitlines()
+    assert told["rejected"] == {"title: is missing": 2, "external_id: is missing": 1}
+    late = "posted_at: is no time as ISO 8601 writes it, and was left out"
+    assert told["repaired"] == {"external_id: came again, and the last one counts": 2, late: 1}
+    assert cells(row)[0][3:7] == ["6", "3", "3", "0"]
+    assert notes == [
+        "own rejected: title: is missing (2); external_id: is missing (1)",
+        f"own repaired: external_id: came again, and the last one counts (2); {late} (1)",
+    ]
+
+
+def entry(url: str, name: str = "own") -> str:
+    return f'[[source]]\nname = "{name}"\nkind = "greenhouse"\nurl = "{url}"\nallow_private = true\n'
+
+
+def test_on_a_terminal_one_sees_how_many_are_checked(cronlease: Shell, listed: Path) -> None:
+    ours, theirs = pty.openpty()
+    environment = clean_environment(**{"PYTHONPATH": cronlease.path, **cronlease.variables})
+    command = [sys.executable, "-m", "cronlease.cli", "sources", "check"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=theirs, timeout=50)
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 4)
+    assert shown == "".join(f"\r{number} of 2 checked" for number in (0, 1, 2)) + "\r\x1b[K"
+
+
+def test_a_source_that_is_gone_from_the_file_is_named_and_can_be_forgotten(
+    signals: Shell, conn: psycopg.Connection[Any], listed: Path
+) -> None:
+    conn.execute("insert into opening_sources (name) values ('acme'), ('globex')")
+    with board(json.dumps({"jobs": []}).encode()) as url:
+        listed.write_text(entry(url, "globex"))
+        *_, said = signals.says("sources", "check").splitlines()
+    assert said == (
+        "open openings of sources that are not in the file: acme (2); cronlease sources forget NAME closes them"
+    )
+    assert signals.says("sources", "forget", "acme", "--yes") == "Forgot 'acme': 2 openings closed.\n"
+    assert conn.execute("select source from openings where open").fetchall() == [("globex",)]
 
 
 @contextmanager
@@ -293,9 +342,11 @@ def board(body: bytes) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/jobs"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/jobs"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_broken_sources_file_is_one_sentence(cronlease: Shell, listed: Path) -> None:

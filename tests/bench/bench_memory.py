@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import uvloop
 
 from cronlease.database import Database
-from cronlease.run import Hit, Job, Run, run_once
+from cronlease.job import Hit, Job
+from cronlease.run import Run, run_once
 from cronlease.settings import load
 from tests.bench.side_by_side import NAME, Bench, database
 

@@ -1,10 +1,12 @@
-"""The same openings into tables of the same shape: ours beside a bare COPY, executemany, SQLAlchemy and dlt.
+"""The same openings into tables of the same shape: ours beside a bare COPY, COPY and merge, executemany, SQLAlchemy
+and dlt.
 
     pip install -r tests/bench/requirements.txt
-    python -m tests.bench.bench_peers [--rows 100000 1000000] [--rounds 3] [--peers NAME ...]
+    python -m tests.bench.bench_peers [--rows 100000 1000000] [--rounds 3] [--peers NAME ...] [--in-order]
 
-First load into an empty table, then the same rows again, which a bare COPY cannot. dlt has its defaults and makes its
-table itself, two columns more. Every figure includes its connection and commit; a ratio is to the bare COPY of the
+First load into an empty table, a vacuum, then the same rows in the same order again, which a bare COPY cannot, with
+the WAL that it wrote. The order is any but that of the keys, unless told so. dlt has its defaults and makes its table
+itself, two columns more. Every figure includes its connection and commit; a ratio is to the bare COPY of the
 same round, by wall clock and by processor (ours and the server's). A peer that is not installed is left out.
 """
 
@@ -20,10 +22,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Connection
 
 from opening_signals.model import Opening
-from tests.bench.bench_job import bare_copy, load, opening
+from tests.bench.bench_job import bare_copy, load, opening, plain
 from tests.bench.served import workers_of
 from tests.bench.side_by_side import Bench, Cost, cpu_of, database
 
@@ -121,6 +123,7 @@ def dlt(work: Work) -> Load:
 PEERS: dict[str, Callable[[Work], Load]] = {
     "bare COPY": lambda work: connected(work, lambda conn: bare_copy(conn, work.rows)),
     "ours": lambda work: connected(work, lambda conn: load(conn, work.openings)),
+    "COPY and merge": lambda work: connected(work, lambda conn: plain(conn, work.rows, b"peer")),
     "executemany": executemany,
     "SQLAlchemy": sqlalchemy,
     "dlt": dlt,
@@ -140,8 +143,14 @@ def cost(work: Work, call: Load) -> Cost:
     return Cost(wall, time.process_time() + server_cpu(work.bench.postmaster) - cpu)
 
 
-def one_peer(work: Work, name: str) -> list[Cost]:
-    """Its first load and, where it can, the same again."""
+class Found(NamedTuple):
+    """What its first load and, where it can, the same again cost, and the bytes of WAL of the latter."""
+
+    costs: list[Cost]
+    wal: int = 0
+
+
+def one_peer(work: Work, name: str) -> Found:
     table = {"bare COPY": "bare", "ours": "public.opening_signals", "dlt": f"{work.name}.peer"}.get(name, "peer")
     with work.bench.connect() as conn:
         for each in (b"bare", b"peer"):
@@ -150,25 +159,42 @@ def one_peer(work: Work, name: str) -> list[Cost]:
         conn.execute("truncate public.opening_signals, public.opening_staging, public.opening_staging_pages")
         conn.execute("checkpoint")
         call = PEERS[name](work)
-        found = [cost(work, call) for _ in range(1 if name == "bare COPY" else 2)]
-        row = conn.execute(f"select count(*), count(distinct external_id) from {table}".encode()).fetchone()
-        assert row == (len(work.rows),) * 2, f"{name}: {row}"
+        found = Found([cost(work, call)])
+        if name != "bare COPY":
+            conn.execute("vacuum analyze")
+            conn.execute("checkpoint")
+            start = value(conn, "select pg_current_wal_insert_lsn()")
+            found = Found([*found.costs, cost(work, call)])
+            found = found._replace(wal=value(conn, f"select pg_current_wal_insert_lsn() - '{start}'::pg_lsn"))
+        assert value(conn, f"select count(*) from {table}") == len(work.rows), name
+        assert value(conn, f"select count(distinct external_id) from {table}") == len(work.rows), name
         conn.execute(f"drop schema if exists {work.name} cascade".encode())
-    print(f"  {name}: {', '.join(f'{each.wall:.2f} s' for each in found)}", flush=True)
+    print(f"  {name}: {', '.join(f'{each.wall:.2f} s ({each.cpu:.2f} of cpu)' for each in found.costs)}", flush=True)
     return found
 
 
-def show(count: int, rounds: Sequence[dict[str, list[Cost]]]) -> None:
-    head = f"{'seconds':>9}{'rows/s':>9}{'of bare':>9}{'by cpu':>8}{'ours is':>9}"
+def value(conn: Connection[Any], query: str) -> Any:
+    row = conn.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def show(count: int, order: str, rounds: Sequence[dict[str, Found]]) -> None:
+    head = f"{'seconds':>9}{'rows/s':>9}{'of bare':>9}{'by cpu':>8}{'ours is':>9}{'by cpu':>8}"
     for place, title in enumerate(("first load", "the same again")):
-        print(f"\n{count:,} openings, {title}\n{'':14}{head}")
-        for name in [name for name, costs in rounds[0].items() if len(costs) > place]:
-            trios = [(each["bare COPY"][0], each[name][place], each["ours"][place]) for each in rounds]
+        print(f"\n{count:,} openings {order}, {title}\n{'':14}{head}{'      WAL bytes' if place else ''}")
+        for name in [name for name, found in rounds[0].items() if len(found.costs) > place]:
+            trios = [
+                (each["bare COPY"].costs[0], each[name].costs[place], each["ours"].costs[place]) for each in rounds
+            ]
             wall = statistics.median(one.wall for _, one, _ in trios)
             ratio = statistics.median(base.wall / one.wall for base, one, _ in trios)
             by_cpu = statistics.median(base.cpu / one.cpu for base, one, _ in trios)
             faster = statistics.median(one.wall / our.wall for _, one, our in trios)
-            print(f"{name:14}{wall:>9.2f}{count / wall:>9,.0f}{ratio:>9.2f}{by_cpu:>8.2f}{faster:>8.1f}x")
+            leaner = statistics.median(one.cpu / our.cpu for _, one, our in trios)
+            wal = f"{statistics.median(each[name].wal for each in rounds):>15,.0f}" if place else ""
+            figures = f"{wall:>9.2f}{count / wall:>9,.0f}{ratio:>9.2f}{by_cpu:>8.2f}{faster:>8.1f}x{leaner:>7.1f}x"
+            print(f"{name:14}{figures}{wal}")
 
 
 def main() -> None:
@@ -176,7 +202,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS), help="ours and bare always")
+    parser.add_argument("--in-order", action="store_true", help="in the order of their keys")
     args = parser.parse_args()
+    order = "in the order of their keys" if args.in_order else "in any order"
     peers = [name for name in PEERS if name in ("bare COPY", "ours", *args.peers)]
     for name in ("SQLAlchemy", "dlt"):
         if name in peers and importlib.util.find_spec(name.lower()) is None:
@@ -185,14 +213,15 @@ def main() -> None:
     with database(None) as bench, asyncio.Runner() as runner:
         for count in args.rows:
             openings = [opening(number, f"Store Manager {number}") for number in range(count)]
-            random.Random(7).shuffle(openings)
+            if not args.in_order:
+                random.Random(7).shuffle(openings)
             rows = [("acme", *each) for each in openings]
             rounds = []
             for turn in range(args.rounds):
                 print(f"{count:,} openings, round {turn + 1} of {args.rounds}", flush=True)
                 work = Work(bench, runner, openings, rows, f"peer_{count}_{turn}")
                 rounds.append({name: one_peer(work, name) for name in peers})
-            show(count, rounds)
+            show(count, order, rounds)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,24 @@ def answer(body: bytes, status: int = 200, **headers: str) -> Answer:
     return send
 
 
+def versioned(body: bytes, etag: str = '"1"') -> Answer:
+    """As a server that keeps its word: 304 for whoever has this version."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        known = handler.headers.get("If-None-Match") == etag
+        answer(b"" if known else body, 304 if known else 200, ETag=etag)(handler)
+
+    return send
+
+
+def feed(*identities: int, next_url: str | None = None) -> bytes:
+    """One page of a JSON Feed."""
+    items = [{"id": str(each), "title": "Baker", "url": f"https://jobs.example/{each}"} for each in identities]
+    following = {"next_url": next_url} if next_url else {}
+    document = {"version": "https://jsonfeed.org/version/1.1", "title": "Acme", "items": items}
+    return json.dumps(document | following).encode()
+
+
 class Feeds:
     """A local web server. What it answers at /<name> is set per test; what it was asked is remembered."""
 

@@ -1,6 +1,5 @@
 """The job in the room: real HTTP feeds on loopback, a real database, the real run."""
 
-import json
 import logging
 import threading
 from collections.abc import Iterator
@@ -50,22 +49,6 @@ def test_an_unchanged_run_touches_no_row(room: Room, feeds: Feeds) -> None:
     assert room.query("select ctid, xmin, xmax from opening_signals order by external_id") == rows
 
 
-def test_the_last_of_two_with_one_id_wins_and_is_counted_once(room: Room, feeds: Feeds) -> None:
-    feeds.serve(acme=board(job(1, "Baker"), job(2), job(1, "Cook")))
-    assert counts(room.enter(refresh)) == (2, 2, 0, 0, 0)
-    assert titles(room)["acme/1"] == "Cook"
-
-
-def test_bad_items_cost_themselves_and_are_told(room: Room, feeds: Feeds) -> None:
-    bad = [job(None), job(2, "Ba\0ker"), job(3, "Ba\ud800ker"), job(4) | {"first_published": "0001-01-01"}, "x"]
-    deep = {"jobs": json.loads("[" * 300 + "]" * 300)}
-    feeds.serve(acme=board(job(1), *bad, job(5) | deep, job(6) | {"metadata": "x" * 1_000_001}, job(7)))
-    outcome = room.enter(refresh)
-    assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (2, 2, 0, 0, 0))
-    assert outcome.hint is not None
-    assert outcome.hint.startswith("items left out: acme 7 (")
-
-
 def _drop(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.close()
 
@@ -86,7 +69,7 @@ WRONG: dict[str, tuple[Answer, str]] = {
     "page": (answer(b"<html>We are hiring</html>", Content_Type="text/html; charset=utf-8"), "web page"),
     "posing_page": (answer(b"<html>We are hiring</html>"), "it is not JSON"),
     "no_marker": (answer(b'{"meta": {"total": 0}}'), "has no list `jobs`"),
-    "all_bad": (answer(board(job(None))), "none of its 1 items is usable"),
+    "all_bad": (answer(board(job(None))), "its only item is not usable: external_id: is missing"),
     "brotli": (answer(board(), Content_Encoding="br"), "encoding"),
     "bad_gzip": (answer(board(), Content_Encoding="gzip"), "no good gzip"),
     "dropped": (_drop, "the request failed"),
@@ -214,38 +197,15 @@ def test_an_error_nobody_foresaw_costs_one_source_and_its_text_stays_in_the_log(
     assert "s3cret" in caplog.text
 
 
-def test_all_sources_are_asked_at_once_within_the_bound(room: Room, feeds: Feeds) -> None:
-    together = threading.Barrier(fetch.AT_ONCE)
-    one_too_many = threading.Event()
-    lock = threading.Lock()
-    now = 0
-
-    def meet(handler: BaseHTTPRequestHandler) -> None:
-        nonlocal now
-        with lock:
-            now += 1
-            if now > fetch.AT_ONCE:
-                one_too_many.set()
-        together.wait(20)
-        one_too_many.wait(0.3)  # held for a moment, in case another is let in
-        with lock:
-            now -= 1
-        answer(board(job(1)))(handler)
-
-    feeds.serve(**{f"board{number}": meet for number in range(2 * fetch.AT_ONCE)})
-    assert counts(room.enter(refresh))[0] == 2 * fetch.AT_ONCE
-    assert not one_too_many.is_set()
-
-
 def test_openings_are_parsed_away_from_the_loop_so_that_other_hits_are_answered(
     room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = KINDS["greenhouse"]
     real, threads = kind.opening, set()
 
-    def opening(item: Any, source: Source) -> Opening | None:
+    def opening(item: Any, source: Source, repairs: list[str]) -> Opening | None:
         threads.add(threading.current_thread())
-        return real(item, source)
+        return real(item, source, repairs)
 
     monkeypatch.setattr(kind, "opening", opening)
     feeds.serve(acme=board(*(job(number) for number in range(PAGE + 1))))

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,8 +14,8 @@ from psycopg import AsyncConnection
 
 from cronlease.migrate import migrate
 from opening_signals import memory, upsert
-from opening_signals.model import Opening
 from opening_signals.upsert import Merged
+from tests.schema.openings import load, load_on, one, opening
 
 # Beside what older_schema.sql has: a row that does not know when it was first seen.
 OLDER = """
@@ -31,43 +31,6 @@ insert into public.opening_signals
 values ('acme', '1', 'Baker', 'https://boards.example/1', '2025-03-01 12:00'),
   ('acme', '2', null, null, null);
 """
-
-
-def opening(external_id: str, title: str = "Baker") -> Opening:
-    return Opening.of(
-        {"id": external_id, "title": title},
-        external_id=external_id,
-        title=title,
-        organization="Acme",
-        location="Leeds",
-        url=f"https://boards.example/{external_id}",
-        posted_at="2026-11-02",
-    )
-
-
-async def _load_on(conn: AsyncConnection[Any], source: str, openings: Sequence[Opening]) -> Merged:
-    request_id = uuid4()
-    half = len(openings) // 2
-    await upsert.stage(conn, request_id, source, openings[:half], start=0)
-    await upsert.stage(conn, request_id, source, openings[half:], start=half)
-    async with conn.transaction():
-        await memory.lock(conn, [source])
-        return await upsert.merge(conn, request_id, {source: (half > 0) + (len(openings) > half)})
-
-
-async def _load(dsn: str, source: str, openings: Sequence[Opening]) -> Merged:
-    async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
-        return await _load_on(conn, source, openings)
-
-
-def load(dsn: str, source: str, openings: Sequence[Opening]) -> Merged:
-    return asyncio.run(_load(dsn, source, openings))
-
-
-def one(conn: psycopg.Connection[Any], text: str) -> Any:
-    row = conn.execute(text.encode()).fetchone()
-    assert row is not None
-    return row[0] if len(row) == 1 else row
 
 
 def test_older_rows_are_filled_by_the_next_merge_and_keep_when_they_were_first_seen(empty_dsn: str) -> None:
@@ -242,7 +205,7 @@ def test_writers_at_once_neither_deadlock_nor_lose_an_opening(dsn: str, conn: ps
         async with await AsyncConnection.connect(dsn, autocommit=True) as each:
             for batch in range(60):
                 mine = draw.sample(names, 90)
-                await _load_on(each, "acme", [opening(name, f"{writer} {batch}") for name in [*mine, *mine[:9]]])
+                await load_on(each, "acme", [opening(name, f"{writer} {batch}") for name in [*mine, *mine[:9]]])
 
     assert at_once(lambda writer: asyncio.run(write(writer))) == []
     assert one(conn, "select count(*) from opening_signals") == len(names)
@@ -271,7 +234,9 @@ def test_ten_reloads_of_ten_thousand_unchanged_openings_write_nothing(
     openings = [opening(str(number)) for number in range(10_000)]
     load(dsn, "acme", openings)
     conn.execute("vacuum opening_signals")
-    rows = "select md5(string_agg((ctid, xmin, xmax)::text, ' ' order by ctid)) from opening_signals"
+    rows = "select (select md5(string_agg((ctid, xmin, xmax)::text, ' ' order by ctid)) from opening_signals)," + (
+        " (select md5(string_agg((ctid, xmin, xmax)::text, ' ' order by ctid)) from opening_pages)"
+    )
     before, start = one(conn, rows), one(conn, "select pg_current_wal_insert_lsn()")
     for _ in range(10):
         assert load(dsn, "acme", openings) == Merged(10_000, 0, 0)
@@ -344,7 +309,7 @@ def test_a_merge_never_loops_over_the_openings_even_where_statistics_lie(
 ) -> None:
     conn.execute("analyze opening_staging")
     conn.execute("analyze opening_signals")
-    for statement in (upsert._WRITE, upsert._TURN):
+    for statement in (upsert._WRITE, upsert._BALANCE, upsert._TURN, upsert._REMEMBER):
         with conn.transaction():
             conn.execute(upsert._PLAN)
             params = {"request_id": uuid4(), "sources": ["acme"], "closing": ["acme"]}

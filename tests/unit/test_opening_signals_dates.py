@@ -1,4 +1,4 @@
-"""A date is read as its feed writes it, and one that is written otherwise costs the item."""
+"""A date is read as its feed writes it, and one that is written otherwise is left out."""
 
 import json
 from typing import Any
@@ -55,8 +55,8 @@ def test_a_date_is_read_as_the_feed_writes_it(dates: str, value: Any, posted: st
         ("%Y", "0001"),
     ],
 )
-def test_a_date_written_otherwise_costs_the_item(dates: str, value: Any) -> None:
+def test_a_date_written_otherwise_is_left_out(dates: str, value: Any) -> None:
     found = read(own(dates), [feed(value)])
-    assert found.openings == []
-    (reason,) = found.rejected
-    assert reason.startswith("posted_at: ")
+    assert [opening.posted_at for opening in found.openings] == [None]
+    (reason,) = found.repaired
+    assert reason.startswith("posted_at: is ")

@@ -10,6 +10,7 @@ import jmespath
 import pytest
 
 from opening_signals.model import FeedError, Opening, Source
+from opening_signals.repair import BROKEN_TEXT
 from opening_signals.sources import KINDS
 from opening_signals.spec import Fields
 from tests.feeds import cut, read, source
@@ -29,6 +30,12 @@ def openings_of(body: bytes, origin: Source = SOURCE) -> tuple[list[Opening], Co
     found = read(origin, [body])
     assert read(origin, cut(body, range(len(body)))) == found
     return found.openings, found.rejected
+
+
+def openings_and_repairs(body: bytes, origin: Source = SOURCE) -> tuple[list[Opening], Counter[str]]:
+    openings, rejected = openings_of(body, origin)
+    assert not rejected
+    return openings, read(origin, [body]).repaired
 
 
 def board(*jobs: Any) -> bytes:
@@ -64,9 +71,14 @@ BAD: list[Any] = [
     JOB | {"id": ""},
     JOB | {"title": None},
     JOB | {"title": ["Baker"]},
-    JOB | {"title": "Ba\0ker"},
-    JOB | {"title": "Ba\udc00ker"},
-    JOB | {"title": "Ba\ud800ker"},
+    JOB | {"title": "\udc00"},
+    JOB | {"id": "4\0"},
+    JOB | {"id": "4\ud800"},
+]
+MENDED: list[Any] = [
+    JOB | {"title": "Store\0 Manager"},
+    JOB | {"title": "Store\udc00 Manager"},
+    JOB | {"title": "Store \ud800Manager"},
     JOB | {"metadata": "\\\udfff"},
     JOB | {"\ud800": 1},
     JOB | {"metadata": "\ufdd0"},
@@ -87,20 +99,26 @@ def test_a_bad_item_costs_only_itself(bad: Any) -> None:
     assert rejected.total() == 1
 
 
-@pytest.mark.parametrize("written", [b"Caf\xe9", b"\xed\xa0\x80", b"\xf0\x9f", b"\xc0\x80"])
-def test_bytes_that_are_not_utf8_cost_only_their_item(written: bytes) -> None:
-    body = board(JOB | {"id": 1}, JOB | {"title": "Caf?"}, JOB | {"id": 2}).replace(b"Caf?", written)
-    openings, rejected = openings_of(body)
-    assert [opening.external_id for opening in openings] == ["1", "2"]
-    assert rejected == {"title: Input should be a valid string, unable to parse raw data as a unicode string": 1}
+@pytest.mark.parametrize("odd", MENDED, ids=lambda odd: ascii(odd)[:60])
+def test_an_odd_item_is_mended_and_counted(odd: Any) -> None:
+    (opening,), repaired = openings_and_repairs(board(odd))
+    assert (opening.external_id, opening.title) == ("4012345", "Store Manager")
+    assert repaired.total() == 1
+
+
+@pytest.mark.parametrize("written", [b"Caf\xe9", b"\xed\xa0\x80Caf", b"Caf\xf0\x9f", b"\xc0\x80Caf"])
+def test_bytes_that_are_not_utf8_are_taken_out(written: bytes) -> None:
+    body = board(JOB | {"id": 1}, JOB | {"title": "Caf?"}).replace(b"Caf?", written)
+    openings, repaired = openings_and_repairs(body)
+    assert [opening.title for opening in openings] == ["Store Manager", "Caf"]
+    assert repaired == {BROKEN_TEXT: 1}
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"1" + b"0" * 400 + b".5"])
-def test_a_number_that_is_none_costs_only_its_item(number: bytes) -> None:
-    body = board(JOB | {"id": 1}, JOB | {"metadata": 123456}, JOB | {"id": 2}).replace(b"123456", number)
-    openings, rejected = openings_of(body)
-    assert [opening.external_id for opening in openings] == ["1", "2"]
-    assert rejected == {"the item holds a number that is none": 1}
+def test_a_number_that_is_none_becomes_null(number: bytes) -> None:
+    (opening,), repaired = openings_and_repairs(board(JOB | {"metadata": 123456}).replace(b"123456", number))
+    assert json.loads(opening.payload)["metadata"] is None
+    assert repaired == {"payload: held a number that is none": 1}
 
 
 @pytest.mark.parametrize("number", [b"9" * 5000, b"1e" + b"9" * 30])
@@ -135,22 +153,27 @@ def test_duplicates_stay_for_the_merge_to_resolve() -> None:
 
 
 def test_a_reason_names_the_field_and_never_the_value() -> None:
-    _, rejected = openings_of(
+    _, repaired = openings_and_repairs(
         board(JOB, JOB | {"absolute_url": "ftp://secret"}, JOB | {"absolute_url": "ftp://other"})
     )
-    ((reason, count),) = rejected.items()
+    ((reason, count),) = repaired.items()
     assert reason.startswith("url: ")
     assert count == 2
     assert "secret" not in reason
 
 
-def test_an_expression_that_does_not_fit_an_item_costs_only_that_item() -> None:
-    origin = own(fields={"location": "join(', ', places)"}, skip="length(title) > `20`")
-    body = board(JOB | {"places": ["Leeds"]}, JOB | {"places": "secret"}, JOB | {"title": 7, "places": []})
-    openings, rejected = openings_of(body, origin)
-    assert [opening.location for opening in openings] == ["Leeds"]
-    assert rejected == {
-        "location: its JMESPath does not fit the item": 1,
+def test_an_expression_that_does_not_fit_an_item_costs_that_field_or_where_it_must_the_item() -> None:
+    origin = own(
+        fields={"title": "not_null(name, join('', title))", "location": "join(', ', places)"},
+        skip="length(no) > `20`",
+    )
+    good = {"id": 1, "title": ["a"], "places": ["Leeds"], "no": ""}
+    body = board(good, good | {"places": "secret"}, good | {"title": 7}, good | {"no": 7})
+    found = read(origin, [body])
+    assert [opening.location for opening in found.openings] == ["Leeds", None]
+    assert found.repaired == {"location: its JMESPath does not fit the item, and was left out": 1}
+    assert found.rejected == {
+        "title: its JMESPath does not fit the item": 1,
         "skip: its JMESPath does not fit the item": 1,
     }
 

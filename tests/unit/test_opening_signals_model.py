@@ -1,4 +1,5 @@
-"""An opening is storable or it is none, and its hash changes exactly when what is stored changes."""
+"""An opening is storable or it is none, what had to be mended is said, and its hash changes exactly when what is
+stored changes."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opening_signals.model import Opening, canonical
+from opening_signals.model import Opening
+from opening_signals.repair import BROKEN_TEXT, canonical
 
 FIELDS: dict[str, Any] = {
     "external_id": "4012345",
@@ -51,33 +53,93 @@ def test_a_time_is_kept_in_utc(written: str, meant: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "why"),
     [
-        ("external_id", ""),
-        ("external_id", "x" * 501),
-        ("external_id", "a\0b"),
-        ("external_id", 7),
-        ("title", " "),
-        ("title", None),
-        ("title", "\ud800"),
-        ("title", "x" * 1001),
-        ("location", 7),
-        ("organization", "Ac\0me"),
-        ("url", "javascript:alert(1)"),
-        ("url", "//boards.example/1"),
-        ("url", "https://"),
-        ("url", "https://boards.example/a b"),
-        ("posted_at", "yesterday"),
-        ("posted_at", "2026"),
-        ("posted_at", "1900-01-01T00:00:00.000"),
-        ("posted_at", "0001-01-01T00:00:00+05:00"),
-        ("posted_at", "9999-12-31T23:59:59-05:00"),
-        ("posted_at", 1762770000000),
+        ("external_id", None, "is missing"),
+        ("external_id", " ", "is missing"),
+        ("external_id", "x" * 501, "is longer than 500 characters"),
+        ("external_id", "a\0b", "holds characters that are none"),
+        ("external_id", "a\udc00", "holds characters that are none"),
+        ("external_id", 7.5, "is no text and no whole number"),
+        ("title", " ", "is missing"),
+        ("title", None, "is missing"),
+        ("title", "\ud800", "is missing"),
+        ("title", ["Baker"], "is no text"),
     ],
 )
-def test_what_cannot_be_stored_is_refused(field: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=field):
+def test_without_an_id_and_a_title_there_is_no_opening(field: str, value: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{field}: {why}$"):
         opening(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kept", "why"),
+    [
+        ("title", "x" * 999 + " yz", "x" * 999, "title: was cut to 1000 characters"),
+        ("title", "Ba\0k\ud800er", "Baker", BROKEN_TEXT),
+        ("location", "x" * 1001, "x" * 1000, "location: was cut to 1000 characters"),
+        ("location", 7, None, "location: is no text, and was left out"),
+        ("organization", "Ac\0me", "Acme", BROKEN_TEXT),
+        ("organization", {"name": "Acme"}, None, "organization: is no text, and was left out"),
+        ("url", "javascript:alert(1)", None, "url: is no http or https address, and was left out"),
+        ("url", "//boards.example/1", None, "url: is no http or https address, and was left out"),
+        ("url", "https://", None, "url: is no http or https address, and was left out"),
+        ("url", "https://boards.example/a b", None, "url: is no http or https address, and was left out"),
+        (
+            "url",
+            "https://boards.example/" + "x" * 2000,
+            None,
+            "url: is longer than 2000 characters, and was left out",
+        ),
+        ("url", 7, None, "url: is no text, and was left out"),
+        ("url", "https://boards.example/a\0b", None, "url: holds characters that are none, and was left out"),
+        ("posted_at", "yesterday", None, "posted_at: is no time as ISO 8601 writes it, and was left out"),
+        ("posted_at", 1762770000000, None, "posted_at: is no time as ISO 8601 writes it, and was left out"),
+        (
+            "posted_at",
+            "1900-01-01T00:00:00.000",
+            None,
+            "posted_at: is not in the years 1970 to 2100, and was left out",
+        ),
+        (
+            "posted_at",
+            "0001-01-01T00:00:00+05:00",
+            None,
+            "posted_at: is not in the years 1970 to 2100, and was left out",
+        ),
+        (
+            "posted_at",
+            "9999-12-31T23:59:59-05:00",
+            None,
+            "posted_at: is not in the years 1970 to 2100, and was left out",
+        ),
+    ],
+    ids=lambda value: ascii(value)[:40],
+)
+def test_any_other_field_that_is_no_good_costs_only_itself(field: str, value: Any, kept: Any, why: str) -> None:
+    repairs: list[str] = []
+    made = Opening.of({"id": 1}, repairs, **{**FIELDS, field: value})
+    assert (getattr(made, field), repairs) == (kept, [why])
+    others = [name for name in Opening._fields if name not in (field, "content_hash")]
+    assert all(getattr(made, name) == getattr(opening(), name) for name in others)
+
+
+@pytest.mark.parametrize(
+    ("item", "kept", "why"),
+    [
+        ({"a": "x\0y"}, '{"a":"xy"}', BROKEN_TEXT),
+        ({"a\0": 1}, '{"a":1}', BROKEN_TEXT),
+        ({"a": ["\ud83d", "\udfff"]}, '{"a":["",""]}', BROKEN_TEXT),
+        ({"a": [float("inf"), float("nan")]}, '{"a":[null,null]}', "payload: held a number that is none"),
+        ({"a": "x" * 1_000_001}, "{}", "payload: is too large, and was left out"),
+        ({"a": json.loads("[" * 101 + "]" * 101)}, "{}", "payload: is nested too deep, and was left out"),
+        ({"a": json.loads("[" * 400 + "]" * 400)}, "{}", "payload: is nested too deep, and was left out"),
+    ],
+    ids=lambda value: ascii(value)[:40],
+)
+def test_an_item_is_kept_without_what_jsonb_cannot_hold(item: Any, kept: str, why: str) -> None:
+    repairs: list[str] = []
+    assert (Opening.of(item, repairs, **FIELDS).payload, repairs) == (kept, [why])
 
 
 @pytest.mark.parametrize(
@@ -133,6 +195,7 @@ def test_a_change_of_the_item_alone_changes_the_hash() -> None:
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
     lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+    max_leaves=30,
 )
 
 

@@ -45,7 +45,7 @@ def test_a_feed_in_its_true_shape_becomes_openings(name: str, origin: Source) ->
     assert origin.url == expected["address"]
     found = read(origin, [fixture(name)])
     assert [said(opening) for opening in found.openings] == expected["openings"]
-    assert (found.skipped, found.rejected.total()) == (expected["skipped"], 0)
+    assert (found.skipped, found.rejected, found.repaired) == (expected["skipped"], {}, {})
 
 
 @pytest.mark.parametrize("name", FEEDS)
@@ -116,7 +116,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_a_board_without_openings_is_a_board(name: str, origin: Source) -> None:
-    assert read(origin, [EMPTY[name]]) == ([], {}, 0, None)
+    assert read(origin, [EMPTY[name]]) == ([], {}, {}, 0, None)
 
 
 @pytest.mark.parametrize(

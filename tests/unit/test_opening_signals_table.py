@@ -1,9 +1,11 @@
-"""Rows as lines for a terminal."""
+"""Rows as lines for a terminal, and cells for a spreadsheet."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from opening_signals.table import lines
+import pytest
+
+from opening_signals.table import lines, spreadsheet
 
 MOMENT = datetime(2026, 11, 16, 9, 30, 5, tzinfo=UTC)
 
@@ -25,6 +27,31 @@ def test_a_long_cell_is_cut_except_the_last() -> None:
 def test_nothing_that_moves_the_cursor_gets_through() -> None:
     *_, row = lines(["title", "url"], [["a\x1b[2Jb\n", "c\u202ed\x9be\tf"]])
     assert row == "a?[2Jb?  c?d?e?f"
+
+
+def test_a_space_of_any_sort_is_a_space() -> None:
+    *_, row = lines(["location", "url"], [["New\xa0York,\u2009US", "x"]])
+    assert row == "New York, US  x"
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+44 20", "'+44 20"),
+        ("-2", "'-2"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'?=1"),
+        (" =1", "' =1"),
+        ("a\x1b[2J\r\nb", "a?[2J??b"),
+        ('Café - "x"', 'Café - "x"'),
+        ("", ""),
+        (7, 7),
+        (None, None),
+    ],
+)
+def test_no_cell_of_a_spreadsheet_is_a_formula_or_moves_the_cursor(said: object, written: object) -> None:
+    assert spreadsheet(said) == written
 
 
 def test_any_number_of_rows_is_passed_on_as_it_comes() -> None:

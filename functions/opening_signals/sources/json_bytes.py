@@ -2,7 +2,7 @@
 and which a number of more than 4300 digits makes crash.
 
 Bytes that are not UTF-8 and halves of surrogate pairs become a mark, which `spoiled` turns into a lone surrogate in
-the finished text: an item with such a one is refused when it is to become an opening.
+the finished text: from there it is taken out when the item becomes an opening.
 """
 
 import codecs
@@ -11,7 +11,7 @@ from typing import Any
 
 from opening_signals.model import FeedError
 
-_MARK = "\ufdd0"  # no character, and none ever: nobody writes it, and who does is refused as well
+_MARK = "\ufdd0"  # no character, and none ever: nobody writes it, and who does loses it as well
 _MARKED = re.compile(r"\ufdd0|\\u[fF][dD][dD]0")
 _MOST_DIGITS = 4000
 # Tried only where the digits begin: else many long numbers would take the square of their length.

@@ -12,7 +12,8 @@ from opening_signals.model import FeedError, Opening, Source
 from opening_signals.sources.json_bytes import Cleaner, spoiled
 from opening_signals.sources.json_items import Items
 from opening_signals.sources.kind import Patience
-from opening_signals.spec import Feed, found
+from opening_signals.spec import Expression, Feed, found
+from opening_signals.trouble import Unusable
 
 PRESETS = Path(__file__).parents[1] / "presets"
 _PIECE = 64 * 1024
@@ -41,11 +42,14 @@ class JsonKind:
     def reader(self, source: Source, url: str) -> "JsonReader":
         return JsonReader(self.spec(source), url, first=url == source.url)
 
-    def opening(self, item: Any, source: Source) -> Opening | None:
+    def reading(self, source: Source) -> str:
+        return f"1 {self.spec(source).model_dump_json()}"
+
+    def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         spec = self.spec(source)
         if not isinstance(item, dict):
-            raise ValueError("item: must be an object")
-        if spec.skip and found("skip", spec.skip.find, item) is True:
+            raise ValueError("item: is no object")
+        if spec.skip and _is_skipped(spec.skip, item):
             return None
         fields = spec.fields.of(item)
         # Not isinstance: True is an int, too.
@@ -55,7 +59,7 @@ class JsonKind:
             fields["organization"] = source.organization
         if "posted_at" in fields:
             fields["posted_at"] = moment(fields["posted_at"], spec.dates)
-        return Opening.of(item, **fields)
+        return Opening.of(item, repairs, **fields)
 
 
 class JsonReader:
@@ -109,6 +113,14 @@ class JsonReader:
         self._count += len(items)
         self._patience.spend(len(piece), progress=bool(items))
         return items
+
+
+def _is_skipped(rule: Expression, item: Any) -> bool:
+    said = found(rule.find, item)
+    if isinstance(said, Unusable):
+        # Whether it is meant to be shown is not known.
+        raise ValueError(f"skip: {said.why}")
+    return said is True
 
 
 def presets() -> dict[str, JsonKind]:

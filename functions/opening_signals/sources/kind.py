@@ -6,8 +6,6 @@ never look like one without openings.
 
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from opening_signals.model import FeedError, Opening, Source
 
 _LONGEST_ITEM = 16 * 1024 * 1024
@@ -34,8 +32,13 @@ class Kind(Protocol):
 
     def reader(self, source: Source, url: str) -> Reader: ...
 
-    def opening(self, item: Any, source: Source) -> Opening | None:
-        """None when the item is skipped on purpose. ValueError, its `reason` to be counted, when it is no good."""
+    def reading(self, source: Source) -> str:
+        """Whatever decides how the feed is read, as a text: when it is another one than last time, the feed is asked
+        for all of its items again, changed or not. Of a kind that is code, a word that changes with the code."""
+
+    def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
+        """None when the item is skipped on purpose. ValueError, its `reason` to be counted, when it is no good;
+        `repairs` gets the reasons of what had to be left out or mended."""
 
 
 class Patience:
@@ -52,8 +55,5 @@ class Patience:
 
 def reason(error: ValueError) -> str:
     """Why an item is no good, in a few words that many items share."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
-    return f"{field or 'item'}: {first['msg'].removeprefix('Value error, ')}"
+    # What others raise may hold a value of the item.
+    return str(error) if type(error) is ValueError else f"item: cannot be read ({type(error).__name__})"

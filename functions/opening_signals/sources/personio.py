@@ -16,12 +16,16 @@ class Personio:
     def reader(self, source: Source, url: str) -> XmlReader:  # noqa: ARG002
         return XmlReader(_PLACES)
 
-    def opening(self, item: Any, source: Source) -> Opening | None:
+    def reading(self, source: Source) -> str:  # noqa: ARG002
+        return "1"
+
+    def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         if not isinstance(item, dict):
-            raise ValueError("item: must be an element with others in it")
+            raise ValueError("item: has no elements in it")
         identity = text(item.get("id"))
         return Opening.of(
             item,
+            repairs,
             external_id=identity,
             title=text(item.get("name")),
             organization=source.organization or text(item.get("subcompany")),

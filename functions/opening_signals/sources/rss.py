@@ -7,6 +7,7 @@ from urllib.parse import urljoin
 
 from opening_signals.model import Opening, Source
 from opening_signals.sources.xml_items import XmlReader, text
+from opening_signals.trouble import Unusable
 
 _PLACES = {"rss": ("rss", "channel", "item"), "feed": ("feed", "entry")}
 
@@ -18,12 +19,16 @@ class Rss:
     def reader(self, source: Source, url: str) -> XmlReader:  # noqa: ARG002
         return XmlReader(_PLACES)
 
-    def opening(self, item: Any, source: Source) -> Opening | None:
+    def reading(self, source: Source) -> str:  # noqa: ARG002
+        return "1"
+
+    def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         if not isinstance(item, dict):
-            raise ValueError("item: must be an element with others in it")
+            raise ValueError("item: has no elements in it")
         link = _link(item.get("link"))
         return Opening.of(
             item,
+            repairs,
             external_id=text(item.get("guid")) or text(item.get("id")) or link,
             title=text(item.get("title")),
             organization=source.organization,
@@ -43,14 +48,14 @@ def _link(value: Any) -> str | None:
     return None
 
 
-def _joined(base: str, link: str) -> str:
+def _joined(base: str, link: str) -> str | Unusable:
     try:
         return urljoin(base, link)
     except ValueError:
-        raise ValueError("url: must be an address") from None
+        return Unusable("is no address")
 
 
-def _posted(item: dict[str, Any]) -> datetime | str | None:
+def _posted(item: dict[str, Any]) -> datetime | str | Unusable | None:
     """An Atom entry must say when it was updated and may say when it was published."""
     written = text(item.get("pubDate"))
     if not written:
@@ -60,4 +65,4 @@ def _posted(item: dict[str, Any]) -> datetime | str | None:
         return parsedate_to_datetime(written)
     except Exception:
         # Not ValueError alone: the parser of the standard library trips over its own feet on some texts.
-        raise ValueError("posted_at: must be a time as RFC 822 writes it") from None
+        return Unusable("is no time as RFC 822 writes it")

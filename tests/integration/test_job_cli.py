@@ -1,0 +1,84 @@
+"""What the job's verbs refuse, and how they say it: in this process, on a real database."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from cronlease.cli import Toolbox
+from opening_signals import cli
+from tests.integration.conftest import Room
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Runs a verb where the sources file has acme, and the database has openings of acme and globex."""
+    listed = tmp_path / "sources.toml"
+    listed.write_text('[[source]]\nname = "acme"\nkind = "greenhouse"\nboard = "acme"\n')
+    monkeypatch.setenv("CRONLEASE_SOURCES", str(listed))
+    monkeypatch.setenv("DATABASE_URL", room.dsn)
+    room.query(
+        "insert into opening_signals (source, external_id, title) values ('acme', '1', 'a'), ('globex', '2', 'b')"
+    )
+
+    def run(verb: click.Command, *words: str, answer: str = "") -> Result:
+        return CliRunner().invoke(verb, words, obj=Toolbox(), input=answer)
+
+    return run
+
+
+def refusal(done: Result) -> str:
+    """The one sentence with which it ends."""
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.output
+    return done.stderr.removeprefix("Error: ").rstrip("\n")
+
+
+def test_a_source_that_nobody_knows_has_no_signals(call: Call, room: Room) -> None:
+    said = refusal(call(cli.signals, "--source", "nobody", "--json"))
+    assert said == "there is no source 'nobody': neither in the database nor in the sources file"
+    assert call(cli.signals, "--source", "globex", "--json").exit_code == 0
+    room.query("delete from opening_signals where source = 'acme'")
+    assert call(cli.signals, "--source", "acme").stdout == "No opening came, changed or closed in that time.\n"
+
+
+def test_two_forms_at_once_are_a_usage_error(call: Call) -> None:
+    done = call(cli.signals, "--json", "--csv")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--json and --csv exclude each other" in done.stderr
+
+
+def test_a_source_has_no_more_time_than_it_is_given(call: Call, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        entry = f'[[source]]\nname = "own"\nkind = "rss"\nurl = "{url}"\nallow_private = true\n'
+        (tmp_path / "sources.toml").write_text(entry)
+        done = call(cli.sources, "check", "--timeout", "0.2s")
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert "own failed: was not done after 0.2 s" in done.stdout
+    assert "longer than nothing" in call(cli.sources, "check", "--timeout", "0s").stderr
+
+
+def test_a_bound_that_is_none_is_one_sentence(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "many")
+    said = refusal(call(cli.sources, "check"))
+    assert said == "CRONLEASE_SOURCES_AT_ONCE: 'many' is not a whole number from 1 to 64"
+
+
+def test_only_a_source_that_is_known_and_not_in_the_file_is_forgotten_and_only_after_a_yes(
+    call: Call, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "'acme' is still in the sources file" in refusal(call(cli.sources, "forget", "acme", "--yes"))
+    assert refusal(call(cli.sources, "forget", "nobody", "--yes")) == "there is no source 'nobody' in the database"
+    assert call(cli.sources, "forget", "globex", answer="n\n").exit_code == 1
+    with monkeypatch.context() as patched:
+        patched.delenv("CRONLEASE_SOURCES")
+        assert "CRONLEASE_SOURCES is not set" in refusal(call(cli.sources, "forget", "globex", "--yes"))
+    assert room.query("select count(*) from openings where open") == [(2,)]
+    done = call(cli.sources, "forget", "globex", answer="y\n")
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "Forgot 'globex': 1 opening closed.")
+    assert room.query("select source from openings where open") == [("acme",)]

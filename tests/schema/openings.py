@@ -1,0 +1,49 @@
+"""Openings for the SQL tests, loaded in two pages as the job does it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from psycopg import AsyncConnection
+
+from opening_signals import memory, upsert
+from opening_signals.model import Opening
+from opening_signals.upsert import Merged
+
+
+def opening(external_id: str, title: str = "Baker") -> Opening:
+    return Opening.of(
+        {"id": external_id, "title": title},
+        external_id=external_id,
+        title=title,
+        organization="Acme",
+        location="Leeds",
+        url=f"https://boards.example/{external_id}",
+        posted_at="2026-11-02",
+    )
+
+
+async def load_on(conn: AsyncConnection[Any], source: str, openings: Sequence[Opening]) -> Merged:
+    request_id = uuid4()
+    half = len(openings) // 2
+    await upsert.stage(conn, request_id, source, openings[:half], start=0)
+    await upsert.stage(conn, request_id, source, openings[half:], start=half)
+    async with conn.transaction():
+        await memory.lock(conn, [source])
+        return await upsert.merge(conn, request_id, {source: (half > 0) + (len(openings) > half)})
+
+
+def load(dsn: str, source: str, openings: Sequence[Opening]) -> Merged:
+    async def connected() -> Merged:
+        async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
+            return await load_on(conn, source, openings)
+
+    return asyncio.run(connected())
+
+
+def one(conn: psycopg.Connection[Any], text: str) -> Any:
+    row = conn.execute(text.encode()).fetchone()
+    assert row is not None
+    return row[0] if len(row) == 1 else row
