@@ -4,72 +4,150 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cronlease.emulator.postgres import EmbeddedPostgres
 from cronlease.migrate import migrate
 
-CONFIGURED = os.environ.pop("DATABASE_URL", None)
+if "DATABASE_URL" in os.environ:
+    # Out of reach of what is tested, and still known to the workers, which inherit our environment.
+    os.environ["DATABASE_URL_OF_THE_TESTS"] = os.environ.pop("DATABASE_URL")
+CONFIGURED = os.environ.get("DATABASE_URL_OF_THE_TESTS")
+
+# How long an example takes is the machine's affair; pytest's timeout is there for one without an end.
+settings.register_profile("cronlease", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("cronlease")
 
 
-@dataclass
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of tests/faults, but said here: pytest asks only the conftest files above every test."""
+    group = parser.getgroup("cronlease")
+    words = ("default", "long")
+    group.addoption("--profile", choices=words, default="default", help="how much the fault tests do")
+    group.addoption("--seed", type=int, help="of the fault tests; random when not given")
+    group.addoption("--figures", type=Path, default="faults.json", help="where a long profile writes its figures")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two for each core: many tests wait. None for single files or a choice of tests, with -s, or on a given server.
+
+    A worker starts servers of its own, which a few tests do not repay. A given server is shared, and may not have
+    the connections for two tests of fifty callers at once.
+    """
+    whole = all(Path(place).is_dir() for place in config.args)
+    chosen = any(config.getoption(option, default=False) for option in ("keyword", "markexpr", "lf", "trace"))
+    if not whole or chosen or config.getoption("capture") == "no" or CONFIGURED is not None:
+        return 0
+    return min(2 * (os.cpu_count() or 1), 8)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """What a test said reaches us from its worker also where it is no text that can be encoded."""
+    return _encodable((yield))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _encodable(each) for key, each in value.items()}
+    return type(value)(map(_encodable, value)) if isinstance(value, list | tuple) else value
+
+
 class Server:
     """A server that hands out databases: empty ones, or clones of one that `migrate` itself has built."""
 
-    admin: str
-    template: str = ""
+    def __init__(self, admin: str, connection: psycopg.Connection) -> None:
+        self.admin = admin
+        self._connection = connection
+        self._template = ""
+        # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
+        # the catalog cache that a copy through the log leaves out.
+        ours = CONFIGURED is None and connection.info.server_version >= 150000
+        self._strategy = sql.SQL("strategy file_copy" if ours else "")
 
     def create(self, template: str = "template0") -> str:
         name = f"cronlease_test_{uuid.uuid4().hex[:12]}"
-        with psycopg.connect(self.admin, autocommit=True) as conn:
-            conn.execute(
-                sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
-            )
+        names = sql.Identifier(name), sql.Identifier(template)
+        self._connection.execute(sql.SQL("create database {} template {} {}").format(*names, self._strategy))
         return name
 
     def migrated(self) -> str:
-        if not self.template:
-            self.template = self.create()
-            migrate(self.url(self.template))
-        return self.create(self.template)
+        if not self._template:
+            self._template = self.create()
+            migrate(self.url(self._template))
+        return self.create(self._template)
 
     def url(self, name: str) -> str:
         return make_conninfo(self.admin, dbname=name)
 
     def drop(self, name: str) -> None:
-        with psycopg.connect(self.admin, autocommit=True) as conn:
-            conn.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+        self._connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+    def close(self) -> None:
+        if self._template:
+            self.drop(self._template)
 
 
+@contextmanager
+def reached(admin: str) -> Iterator[Server]:
+    with psycopg.connect(admin, autocommit=True) as connection:
+        server = Server(admin, connection)
+        yield server
+        server.close()
+
+
+@contextmanager
 def started(bin_dir: Path | None = None) -> Iterator[Server]:
-    """A server of our own for the session, in memory where there is room: most of the time goes into cloning.
+    """A server of our own for the session."""
+    with (
+        directory_in_memory() as place,
+        EmbeddedPostgres.start(place / "pg", bin_dir=bin_dir, fsync=False) as embedded,
+        reached(embedded.dsn_for("postgres")) as server,
+    ):
+        yield server
 
-    Its directory must be open to the user it runs as.
-    """
+
+@contextmanager
+def directory_in_memory() -> Iterator[Path]:
+    """A directory open to the account that PostgreSQL runs as, in memory where there is room: much is written."""
     memory = Path("/dev/shm")
+    _sweep(memory)
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 * 1024**3
-    with tempfile.TemporaryDirectory(prefix="cronlease-test-", dir=memory if roomy else None) as place:
+    prefix = f"cronlease-test-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=memory if roomy else None) as place:
         Path(place).chmod(0o755)
-        with EmbeddedPostgres.start(Path(place) / "pg", bin_dir=bin_dir, fsync=False) as embedded:
-            yield Server(embedded.dsn_for("postgres"))
+        yield Path(place)
+
+
+def _sweep(memory: Path) -> None:
+    """Removes what killed test runs have left: their servers ended with them, the directories did not."""
+    for left in memory.glob("cronlease-test-*-*"):
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def embedded_server() -> Iterator[Server]:
-    if CONFIGURED is not None:
-        server = Server(CONFIGURED)
+    with started() if CONFIGURED is None else reached(CONFIGURED) as server:
         yield server
-        if server.template:
-            server.drop(server.template)
-    else:
-        yield from started()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """An empty directory for a server of the test's own. Not tmp_path: root's is closed to PostgreSQL's account."""
+    with directory_in_memory() as directory:
+        yield directory
 
 
 @pytest.fixture

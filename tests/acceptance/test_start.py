@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -69,22 +68,20 @@ def test_libpq_s_own_variables_name_the_database(serve: Serve, room: Room) -> No
     assert room.runs() == ["success"]
 
 
-def test_without_a_database_the_embedded_one_is_used_and_goes_with_the_function(serve: Serve) -> None:
-    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
-        Path(place).chmod(0o755)
-        served = serve(None, target="refresh_opening_signals", source=MAIN, CRONLEASE_DATA_DIR=place)
-        body = served.hit().json()
-        assert (body["status"], body["fetched"]) == ("success", 0), body
-        assert "CRONLEASE_SOURCES" in body["hint"]
-        assert served.hit().json()["reason"] == "not_due"
-        assert _processes_in(place)
-        kill(served.process)
-        wait_until(lambda: not _processes_in(place), 30)
+def test_without_a_database_the_embedded_one_is_used_and_goes_with_the_function(place: Path, serve: Serve) -> None:
+    served = serve(None, target="refresh_opening_signals", source=MAIN, CRONLEASE_DATA_DIR=str(place))
+    body = served.hit().json()
+    assert (body["status"], body["fetched"]) == ("success", 0), body
+    assert "CRONLEASE_SOURCES" in body["hint"]
+    assert served.hit().json()["reason"] == "not_due"
+    assert _processes_in(place)
+    kill(served.process)
+    wait_until(lambda: not _processes_in(place), 30)
 
 
-def _processes_in(place: str) -> list[str]:
+def _processes_in(place: Path) -> list[str]:
     listed = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if place in line]
+    return [line for line in listed.splitlines() if str(place) in line]
 
 
 def test_migrate_is_a_command_that_can_be_repeated(empty_dsn: str) -> None:
@@ -127,17 +124,15 @@ def test_the_schema_is_found_in_an_installed_package(tmp_path: Path) -> None:
     assert "0001_refresh_schedule" in ended.stdout
 
 
-def test_a_function_that_joined_an_embedded_server_outlives_its_owner(serve: Serve) -> None:
-    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
-        Path(place).chmod(0o755)
-        first, second = (
-            serve(None, target="refresh_opening_signals", source=MAIN, CRONLEASE_DATA_DIR=place) for _ in range(2)
-        )
-        assert first.hit().json()["status"] == "success"
-        assert second.hit().json()["reason"] == "not_due"
-        stop(first.process)
-        wait_until(lambda: second.hit().json()["reason"] == "not_due", 30)
-        assert second.force()["status"] == "success"
+def test_a_function_that_joined_an_embedded_server_outlives_its_owner(place: Path, serve: Serve) -> None:
+    first, second = (
+        serve(None, target="refresh_opening_signals", source=MAIN, CRONLEASE_DATA_DIR=str(place)) for _ in range(2)
+    )
+    assert first.hit().json()["status"] == "success"
+    assert second.hit().json()["reason"] == "not_due"
+    stop(first.process)
+    wait_until(lambda: second.hit().json()["reason"] == "not_due", 30)
+    assert second.force()["status"] == "success"
 
 
 def test_without_a_database_and_without_the_extra_it_refuses_to_start(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,12 +30,8 @@ with EmbeddedPostgres.start(Path(sys.argv[1]), fsync=False) as server:
 
 
 @pytest.fixture
-def data_dir() -> Iterator[Path]:
-    # Not tmp_path: root's is closed to the account that PostgreSQL runs as.
-    base = Path(tempfile.mkdtemp(prefix="cronlease-test-"))
-    base.chmod(0o755)
-    yield base / "postgres"
-    shutil.rmtree(base)
+def data_dir(place: Path) -> Path:
+    return place / "postgres"
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:

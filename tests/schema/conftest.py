@@ -21,7 +21,8 @@ _SYSTEM = _system_bin_dir() if CONFIGURED is None else None
 
 @pytest.fixture(scope="session")
 def system_server() -> Iterator[Server]:
-    yield from started(_SYSTEM)
+    with started(_SYSTEM) as server:
+        yield server
 
 
 @pytest.fixture(params=["default", "system"] if _SYSTEM else ["default"])
