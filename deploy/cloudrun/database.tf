@@ -1,0 +1,66 @@
+locals {
+  instance = one(google_sql_database_instance.cronlease[*].connection_name)
+  # Terraform writes a space as +, which libpq takes for a plus.
+  password = try(replace(urlencode(var.database_password), "+", "%20"), null)
+  # libpq reads a host that begins with a slash as the directory of a socket.
+  socket_url = "postgresql://cronlease:${coalesce(local.password, "none")}@/cronlease?host=/cloudsql/${coalesce(local.instance, "none")}"
+}
+
+resource "google_secret_manager_secret" "database_url" {
+  secret_id = "cronlease-database-url"
+
+  replication {
+    auto {}
+  }
+
+  depends_on = [google_project_service.needed]
+}
+
+resource "google_secret_manager_secret_version" "database_url" {
+  secret                 = google_secret_manager_secret.database_url.id
+  secret_data_wo         = var.cloud_sql == null ? var.database_url : local.socket_url
+  secret_data_wo_version = var.database_secret_version
+}
+
+resource "google_sql_database_instance" "cronlease" {
+  count = var.cloud_sql == null ? 0 : 1
+
+  name                = "cronlease"
+  region              = var.region
+  database_version    = var.cloud_sql.version
+  deletion_protection = var.cloud_sql.deletion_protection
+
+  settings {
+    edition = "ENTERPRISE"
+    tier    = var.cloud_sql.tier
+
+    # Reached through the platform's own socket; no network may connect.
+    ip_configuration {
+      ipv4_enabled = true
+      ssl_mode     = "ENCRYPTED_ONLY"
+    }
+
+    backup_configuration {
+      enabled                        = true
+      point_in_time_recovery_enabled = true
+    }
+  }
+
+  depends_on = [google_project_service.needed]
+}
+
+resource "google_sql_database" "cronlease" {
+  count = var.cloud_sql == null ? 0 : 1
+
+  name     = "cronlease"
+  instance = google_sql_database_instance.cronlease[0].name
+}
+
+resource "google_sql_user" "cronlease" {
+  count = var.cloud_sql == null ? 0 : 1
+
+  name                = "cronlease"
+  instance            = google_sql_database_instance.cronlease[0].name
+  password_wo         = var.database_password
+  password_wo_version = var.database_secret_version
+}

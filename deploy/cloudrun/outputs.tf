@@ -1,0 +1,29 @@
+output "urls" {
+  description = "Where each function listens; only who has roles/run.invoker on it may call."
+  value       = { for name, service in google_cloud_run_v2_service.function : name => service.uri }
+}
+
+output "jobs" {
+  description = "The scheduler's jobs by their full names: gcloud scheduler jobs run NAME hits one now."
+  value       = { for name, job in google_cloud_scheduler_job.hit : name => job.id }
+}
+
+output "function_account" {
+  description = "What the function runs as."
+  value       = google_service_account.function.email
+}
+
+output "scheduler_account" {
+  description = "What the scheduler calls as."
+  value       = google_service_account.scheduler.email
+}
+
+output "database_secret" {
+  description = "The secret that has the DSN."
+  value       = google_secret_manager_secret.database_url.id
+}
+
+output "cloud_sql_instance" {
+  description = "Connection name of the Cloud SQL instance, null without one."
+  value       = local.instance
+}

@@ -1,0 +1,98 @@
+resource "google_cloud_run_v2_service" "function" {
+  for_each = local.functions
+
+  name                = local.service_names[each.key]
+  location            = var.region
+  deletion_protection = var.deletion_protection
+  # Callers are checked by IAM, before the function: see CRONLEASE_AUTH below.
+  ingress = "INGRESS_TRAFFIC_ALL"
+
+  template {
+    service_account = google_service_account.function.email
+    timeout         = each.value.request_timeout
+
+    scaling {
+      max_instance_count = var.max_instances
+    }
+
+    containers {
+      image = var.image
+
+      dynamic "env" {
+        for_each = merge(var.environment, {
+          CRONLEASE_AUTH    = "iam"
+          CRONLEASE_LEASE   = each.value.lease
+          CRONLEASE_MAX_RUN = each.value.max_run
+          CRONLEASE_MIGRATE = var.migrate
+          FUNCTION_TARGET   = each.key
+        })
+
+        content {
+          name  = env.key
+          value = env.value
+        }
+      }
+
+      env {
+        name = "DATABASE_URL"
+
+        value_source {
+          secret_key_ref {
+            secret  = google_secret_manager_secret.database_url.secret_id
+            version = google_secret_manager_secret_version.database_url.version
+          }
+        }
+      }
+
+      resources {
+        limits = {
+          cpu    = "1"
+          memory = var.memory
+        }
+
+        # Paid for while there are requests: a run is one.
+        cpu_idle          = true
+        startup_cpu_boost = true
+      }
+
+      startup_probe {
+        period_seconds    = 1
+        timeout_seconds   = 1
+        failure_threshold = 60
+
+        http_get {
+          path = "/health/live"
+        }
+      }
+
+      dynamic "volume_mounts" {
+        for_each = var.cloud_sql == null ? [] : ["cloudsql"]
+
+        content {
+          name       = volume_mounts.value
+          mount_path = "/cloudsql"
+        }
+      }
+    }
+
+    dynamic "volumes" {
+      for_each = var.cloud_sql == null ? [] : ["cloudsql"]
+
+      content {
+        name = volumes.value
+
+        cloud_sql_instance {
+          instances = [local.instance]
+        }
+      }
+    }
+  }
+
+  depends_on = [
+    google_project_service.needed,
+    google_project_iam_member.function_connects_to_its_database,
+    google_secret_manager_secret_iam_member.function_reads_its_dsn,
+    google_sql_database.cronlease,
+    google_sql_user.cronlease,
+  ]
+}

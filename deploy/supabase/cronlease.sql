@@ -1,0 +1,103 @@
+-- cronlease on Supabase: the database's own cron hits the function, and nobody reaches our tables through the REST
+-- API. Run it as postgres, after `cronlease migrate` and again after every later one: it changes only what is ours.
+--
+-- Once, before: where the function listens, and the token that it was given (CRONLEASE_AUTH=token, CRONLEASE_TOKEN).
+--   select vault.create_secret('https://cronlease.example', 'cronlease_url');
+--   select vault.create_secret('the token', 'cronlease_token');
+
+create extension if not exists pg_cron;
+create extension if not exists pg_net;
+
+-- Supabase grants whatever is made in public to anon and authenticated, and its REST API speaks as them.
+do $$
+declare
+  v_tables constant text[] := array[
+    'cronlease_migrations', 'refresh_schedule', 'refresh_runs',
+    'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging', 'opening_staging_pages'
+  ];
+  v_views constant text[] := array['refresh_status', 'openings', 'new_openings', 'closed_openings'];
+  v_functions constant text[] := array[
+    'abandon_refresh_run', 'acquire_refresh_lock', 'assert_lease', 'claim_due_refresh', 'delete_refresh',
+    'due_refreshes', 'ensure_schedule', 'finish_refresh_run', 'hold_idle_refresh', 'is_band', 'keep_first_seen_at',
+    'opening_fingerprint', 'pause_refresh', 'read_refresh_status', 'recover_stale_dispatches',
+    'refresh_skip_reason', 'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action',
+    'unlock_refresh'
+  ];
+  v_name text;
+  v_role text;
+begin
+  foreach v_name in array v_tables || v_views loop
+    execute format('revoke all on table public.%I from public, anon, authenticated', v_name);
+  end loop;
+  for v_name in
+    select p.oid::regprocedure::text
+    from pg_catalog.pg_proc p
+    where p.pronamespace = 'public'::regnamespace
+      and p.proname = any (v_functions)
+  loop
+    execute format('revoke all on function %s from public, anon, authenticated', v_name);
+  end loop;
+  -- The second wall, for the day somebody grants again. The owner and service_role are not bound by it.
+  foreach v_name in array v_tables loop
+    execute format('alter table public.%I enable row level security', v_name);
+    for v_role in
+      select r.rolname
+      from pg_catalog.pg_roles r
+      where r.rolname in ('cronlease_runner', 'cronlease_reader')
+    loop
+      -- What such a role may do is said by its grants; here only, that they count.
+      execute format('drop policy if exists %I on public.%I', v_role, v_name);
+      execute format('create policy %I on public.%I to %I using (true) with check (true)', v_role, v_name, v_role);
+    end loop;
+  end loop;
+end
+$$;
+
+-- pg_net gives an answer up after 5 s unless it is told otherwise: it would call every real run a failure. It waits
+-- in the background, no connection of yours is held meanwhile. The schedules are in UTC.
+select cron.schedule(
+  'cronlease-refresh-opening-signals',
+  '*/5 * * * *',
+  $$
+    select net.http_post(
+      url := (select s.decrypted_secret from vault.decrypted_secrets s where s.name = 'cronlease_url') || '/',
+      headers := jsonb_build_object(
+        'Content-Type', 'application/json',
+        'Authorization', 'Bearer '
+          || (select s.decrypted_secret from vault.decrypted_secrets s where s.name = 'cronlease_token')
+      ),
+      body := '{}'::jsonb,
+      timeout_milliseconds := 320000
+    )
+  $$
+);
+
+select cron.schedule(
+  'cronlease-run-due',
+  '3-58/5 * * * *',
+  $$
+    select net.http_post(
+      url := (select s.decrypted_secret from vault.decrypted_secrets s where s.name = 'cronlease_url') || '/run-due',
+      headers := jsonb_build_object(
+        'Content-Type', 'application/json',
+        'Authorization', 'Bearer '
+          || (select s.decrypted_secret from vault.decrypted_secrets s where s.name = 'cronlease_token')
+      ),
+      body := '{}'::jsonb,
+      timeout_milliseconds := 320000
+    )
+  $$
+);
+
+-- pg_cron keeps a line of every hit for ever.
+select cron.schedule(
+  'cronlease-forget-hits',
+  '17 4 * * *',
+  $$
+    delete from cron.job_run_details d
+    using cron.job j
+    where d.jobid = j.jobid
+      and j.jobname like 'cronlease-%'
+      and d.end_time < now() - interval '7 days'
+  $$
+);
