@@ -2,28 +2,73 @@
 
 Three doors, one room, and the lock is in the wall:
 
-    handler  -> run -> claim, supervise, ending, transaction -> lease -> database -> swift -> wall, pool
-    (a hit)     (the room)                                                                    (schema/functions)
+    handler   (a hit)
+    dispatch  (what is due)       run -> claim, supervise, ending, transaction -> lease -> database -> swift -> wall
+    loop      (a worker)       (the room)                                                        (schema/functions)
 
+    declare, registry, job                       the decorators, and what they have declared
+    cascade                                      what a run starts cannot trigger again
+    lifecycle                                    how the process ends: drain, interrupt, close, and only then exit
+    schedule                                     what people and jobs do to schedules
     cadence, outcome, settings, trouble, logs    leaves that everything may use
-    migrate, cli, emulator/                      never imported by a deployed function that finds its schema
+    migrate, cli, verbs/, emulator/              never imported by a deployed function that finds its schema
 """
 
 import gc
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-# A deployed function is imported once, in the master, and then forked. Collecting in the midst of the imports would
-# walk everything the framework has loaded, a tenth of a cold start; frozen, it is not walked again, nor copied.
-_collecting = gc.isenabled()
-gc.disable()
+if TYPE_CHECKING:
+    from cronlease.cadence import Every
+    from cronlease.declare import action, scheduled
+    from cronlease.outcome import Outcome, SkipReason, Status
+    from cronlease.run import Run, run_once
+    from cronlease.schedule import schedule_action
+    from cronlease.trouble import LeaseLost, TimeIsUp
 
-from cronlease.cadence import Every  # noqa: E402
-from cronlease.handler import scheduled  # noqa: E402
-from cronlease.outcome import Outcome, SkipReason, Status  # noqa: E402
-from cronlease.run import Run, run_once  # noqa: E402
-from cronlease.trouble import LeaseLost, TimeIsUp  # noqa: E402
+__all__ = [
+    "Every",
+    "LeaseLost",
+    "Outcome",
+    "Run",
+    "SkipReason",
+    "Status",
+    "TimeIsUp",
+    "action",
+    "run_once",
+    "schedule_action",
+    "scheduled",
+]
 
-gc.freeze()
-if _collecting:
-    gc.enable()
+# Imported when asked for: a job's helper, or a test runner that finds our plugin, pays for what it uses.
+_HOMES = {
+    "Every": "cadence",
+    "LeaseLost": "trouble",
+    "Outcome": "outcome",
+    "Run": "run",
+    "SkipReason": "outcome",
+    "Status": "outcome",
+    "TimeIsUp": "trouble",
+    "action": "declare",
+    "run_once": "run",
+    "schedule_action": "schedule",
+    "scheduled": "declare",
+}
 
-__all__ = ["Every", "LeaseLost", "Outcome", "Run", "SkipReason", "Status", "TimeIsUp", "run_once", "scheduled"]
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # A deployed function is imported once, in the master, and then forked. Collecting in the midst of the imports
+    # would walk everything the framework has loaded, a tenth of a cold start; frozen, it is not walked again, nor
+    # copied.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
+    globals()[name] = found
+    return found

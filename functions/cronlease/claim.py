@@ -6,7 +6,7 @@ Fails closed: whatever goes wrong here is a skip with a reason and a log line, n
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -26,15 +26,21 @@ _OWNER = "run `cronlease migrate` as the owner of the schema"
 
 
 async def claim(
-    function: str, request_id: UUID, query: Query[Claim], database: Database, settings: Settings, timeout: timedelta
+    function: str,
+    request_id: UUID,
+    query: Query[Claim],
+    database: Database,
+    settings: Settings,
+    timeout: timedelta,
+    rows: Sequence[str],
 ) -> Claim:
-    """Asks for the lease, creating schema and row where they are missing; a reason says why not."""
+    """Asks for the lease, creating the schema and these rows where they are missing; a reason says why not."""
     try:
         asked_at = time.monotonic()
         claimed = await _quickly(query, database, timeout)
         if claimed is None:
             left = timeout - timedelta(seconds=time.monotonic() - asked_at)
-            claimed = await within(left, _acquire(function, query, database, settings))
+            claimed = await within(left, _acquire(query, database, settings, rows))
         if claimed.reason != SkipReason.SCHEDULE_READ_ERROR:
             return claimed
         why = "its `every` is not a band such as 10m..15m: mend the row in refresh_schedule"
@@ -75,7 +81,7 @@ async def _quickly(query: Query[Claim], database: Database, timeout: timedelta) 
         return None
 
 
-async def _acquire(function: str, query: Query[Claim], database: Database, settings: Settings) -> Claim:
+async def _acquire(query: Query[Claim], database: Database, settings: Settings, rows: Sequence[str]) -> Claim:
     """The long way: opens a connection, tries again on a new one, creates what a first run needs."""
     try:
         return await database.ask(query)
@@ -84,10 +90,12 @@ async def _acquire(function: str, query: Query[Claim], database: Database, setti
             raise
         await _create_schema(database)
     except UnknownSchedule:
-        pass
-    if await database.ask(ensure_schedule(function)) == "locked":
-        # Another hit is creating the row and will claim it.
-        return _LOCKED
+        if not rows:
+            raise
+    for row in rows:
+        if await database.ask(ensure_schedule(row)) == "locked":
+            # Another hit is creating the row and will claim it.
+            return _LOCKED
     return await database.ask(query)
 
 

@@ -1,13 +1,16 @@
 """The operator's command line. Never imported by a deployed function.
 
-A job brings verbs of its own: a click command under the entry point group `cronlease.commands`. It is imported when
-it is asked for, and finds in `ctx.obj` what we offer it, a Toolbox. Nothing here knows which verbs there are.
+The verbs are in verbs/, each imported when it is asked for. A job brings verbs of its own: a click command under the
+entry point group `cronlease.commands`. All of them find in `ctx.obj` what we offer them, a Toolbox.
 """
 
 import contextlib
+import os
 import sys
+import traceback
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,28 +18,86 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronlease.cadence import duration
-from cronlease.database import connect_plain
+from cronlease.conninfo import connect_plain
 from cronlease.logs import redact
-from cronlease.migrate import MigrationError, migrate
-from cronlease.settings import SettingsError, load
-from cronlease.trouble import Unreachable
+from cronlease.migrate import MigrationError
+from cronlease.settings import Settings, SettingsError, load
+from cronlease.trouble import DatabaseTrouble, NotPermitted, SchemaMissing
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 COMMANDS = "cronlease.commands"
+_OURS = {
+    "doctor": "doctor:doctor_command",
+    "explain": "explain:explain_command",
+    "migrate": "migrate:migrate_command",
+    "recover": "recover:recover_command",
+    "run-due": "run_due:run_due_command",
+    "runs": "runs:runs_command",
+    "schedule": "schedule:schedule_group",
+    "status": "status:status_command",
+    "trigger": "trigger:trigger_command",
+    "worker": "worker:worker_command",
+}
+# How the help shows them; what is in none of these is the job's.
+_GROUPS = {
+    "Run": ("trigger", "run-due", "worker", "emulate"),
+    "Look": ("status", "runs", "explain"),
+    "Schedules": ("schedule", "recover"),
+    "The job": (),
+    "Set up": ("migrate", "doctor"),
+}
+_EPILOG = """\b
+Exit status:
+  0  done; a skipped run and a warning count as done
+  1  a run failed, something is broken or cannot be reached
+  2  the command line itself is wrong
+
+Without DATABASE_URL it is the embedded PostgreSQL. NO_COLOR turns colours off.
+"""
 
 
 class Toolbox:
-    """What a job's verb may use of ours; whatever goes wrong in it is a click exception of one sentence."""
+    """What a verb may use of ours; whatever goes wrong in it is a click exception of one sentence."""
 
     @contextlib.contextmanager
     def connection(self) -> "Iterator[Connection[Any]]":
         """To the configured database, else to the embedded one; in autocommit mode, closed when the block ends."""
+        with self.database_url() as url, contextlib.closing(connect_plain(url)) as conn:
+            yield conn
+
+    @contextlib.contextmanager
+    def database_url(self) -> Iterator[str]:
+        """What is configured, else the embedded server for as long as the block lasts."""
+        with self.troubles(), _database_url() as url:
+            yield url
+
+    @contextlib.contextmanager
+    def troubles(self) -> Iterator[None]:
+        """Trouble with the database in the block ends the verb with one sentence."""
         try:
-            with _database_url() as url, contextlib.closing(connect_plain(url)) as conn:
-                yield conn
-        except (SettingsError, Unreachable) as error:
+            yield
+        except SchemaMissing:
+            sentence = "the database has no schema of ours, or an older one: run `cronlease migrate` as its owner"
+            raise click.ClickException(sentence) from None
+        except NotPermitted as error:
+            raise click.ClickException(redact(f"{error}: grant that to this role")) from None
+        except (DatabaseTrouble, MigrationError, SettingsError) as error:
+            raise click.ClickException(redact(str(error))) from None
+
+    @property
+    def has_database(self) -> bool:
+        """Whether one is configured; without, a connection starts the embedded one."""
+        try:
+            return load().has_database
+        except SettingsError:
+            return False
+
+    def settings(self) -> Settings:
+        try:
+            return load()
+        except SettingsError as error:
             raise click.ClickException(redact(str(error))) from None
 
     def duration(self, text: str) -> timedelta:
@@ -50,12 +111,47 @@ class _Verbs(click.Group):
     """Our verbs, and those that installed packages bring; ours win."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *entry_points(group=COMMANDS).names})
+        return sorted({*super().list_commands(ctx), *_OURS, *entry_points(group=COMMANDS).names})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if found := super().get_command(ctx, cmd_name):
             return found
+        if cmd_name in _OURS:
+            module, _, attribute = _OURS[cmd_name].partition(":")
+            command: click.Command = getattr(import_module(f"cronlease.verbs.{module}"), attribute)
+            return command
         return next(map(_brought, entry_points(group=COMMANDS, name=cmd_name)), None)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs by what they are for."""
+        placed = {name for verbs in _GROUPS.values() for name in verbs}
+        others = tuple(name for name in self.list_commands(ctx) if name not in placed)
+        for title, verbs in _GROUPS.items():
+            found = [(name, self.get_command(ctx, name)) for name in verbs or others]
+            if lines := [(name, verb.get_short_help_str(80)) for name, verb in found if verb is not None]:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Whatever goes wrong ends with one sentence; where it came from only --debug shows."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            # The last one is a reader that has gone away: click ends quietly.
+            raise
+        except click.ClickException:
+            _trace(ctx)
+            raise
+        except Exception as error:
+            _trace(ctx)
+            more = "" if ctx.params["debug"] else ": --debug shows where"
+            sentence = f"an unforeseen error, {type(error).__name__}: {error}{more}"
+            raise click.ClickException(redact(sentence)) from None
+
+
+def _trace(ctx: click.Context) -> None:
+    if ctx.params["debug"]:
+        click.echo(redact(traceback.format_exc()), err=True, nl=False)
 
 
 def _brought(entry: EntryPoint) -> click.Command:
@@ -84,25 +180,14 @@ class _Seconds(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(package_name="cronlease")
+@click.option("--debug", is_flag=True, envvar="CRONLEASE_DEBUG", show_envvar=True, help="Show where an error came from.")
 @click.pass_context
-def main(ctx: click.Context) -> None:
+def main(ctx: click.Context, debug: bool) -> None:  # noqa: ARG001 (_Verbs looks at it)
     """Any number of timed hits, exactly one real run: the lease is in Postgres."""
     ctx.obj = Toolbox()
-
-
-@main.command("migrate")
-def migrate_command() -> None:
-    """Bring the database up to schema/: run it as the owner, as often as you like."""
-    try:
-        with _database_url() as url:
-            applied = migrate(url)
-    except (MigrationError, SettingsError) as error:
-        raise click.ClickException(redact(str(error))) from None
-    for name in applied:
-        click.echo(f"applied {name}")
-    click.echo("The schema is up to date.")
+    ctx.color = False if os.environ.get("NO_COLOR") else None
 
 
 @main.command("emulate")

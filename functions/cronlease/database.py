@@ -1,71 +1,33 @@
-"""The way to the wall: connections, the pool of them, and what the wall's errors mean.
+"""The way to the wall: connections, and the pool of them.
 
-With swift.py the only importer of psycopg beside the emulator. A query of wall.py is sent with `ask` on an async
-connection and with `ask_plain` on a plain one.
+With conninfo.py, sqlstate.py and swift.py the only importer of psycopg beside the emulator. A query of wall.py is
+sent with `ask` on an async connection and with `ask_plain` on a plain one.
 """
 
 import functools
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
+from cronlease.conninfo import connect_plain, conninfo_of
+from cronlease.logs import log
 from cronlease.pool import Pool
+from cronlease.sqlstate import meaning, sentence
 from cronlease.swift import SwiftConnection
-from cronlease.trouble import (
-    ConnectionLost,
-    Contended,
-    DatabaseTrouble,
-    LeaseLost,
-    Mismatch,
-    NotPermitted,
-    SchemaMissing,
-    UnknownSchedule,
-    Unreachable,
-)
+from cronlease.trouble import ConnectionLost, Unreachable
 from cronlease.wall import Query
 
 T = TypeVar("T")
 
+# The first key of a schedule's advisory lock; the second is its row's id. acquire_refresh_lock takes the same.
+ACTION_LOCKS = 1
 POOL_SIZE = 8
 _PREPARE_AFTER = 2
-_CONNECTION = {
-    "application_name": "cronlease",
-    "connect_timeout": "5",
-    "keepalives": "1",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "20000",
-}
-
-
-_MEANING: dict[str, type[DatabaseTrouble]] = {
-    "CL001": LeaseLost,
-    "CL002": UnknownSchedule,
-    "40001": Contended,
-    "40P01": Contended,
-    "55P03": Contended,
-    "42883": SchemaMissing,
-    "42P01": SchemaMissing,
-    "42703": SchemaMissing,
-    "42501": NotPermitted,
-    "42P13": Mismatch,
-    "42P16": Mismatch,
-    # The schema was migrated under a prepared statement: as good as a lost connection, a new one has the new plan.
-    "0A000": ConnectionLost,
-    "26000": ConnectionLost,
-}
-
-
-_UNREADABLE_URL = (
-    "DATABASE_URL cannot be read: write postgresql://user@host:5432/name with the password percent-encoded,"
-    " or in PGPASSWORD"
-)
 
 
 class PooledConnection(SwiftConnection):
@@ -97,6 +59,11 @@ def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
     return query.read(row)
 
 
+def ask_either(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
+    """The answer on a plain connection; on an async one, what to await for it."""
+    return ask(conn, query) if isinstance(conn, AsyncConnection) else ask_plain(conn, query)
+
+
 async def send(conn: AsyncConnection[Any], text: str) -> None:
     """Sends statements that answer nothing, in one string."""
     try:
@@ -112,50 +79,70 @@ def send_plain(conn: Connection[Any], text: str) -> None:
         raise meaning(error, lost=conn.closed) from error
 
 
+@overload
+def try_acquire_action_lock(conn: Connection[Any] | None, action_id: int) -> bool: ...
+
+
+@overload
+def try_acquire_action_lock(conn: AsyncConnection[Any], action_id: int) -> Awaitable[bool]: ...
+
+
+def try_acquire_action_lock(
+    conn: AsyncConnection[Any] | Connection[Any] | None, action_id: int
+) -> bool | Awaitable[bool]:
+    """Whether the schedule with this id is ours alone until the caller's open transaction ends: the same lock that
+    a claim takes, so write in this transaction what it protects. Never waits, and fails closed: an error, or a
+    connection in no transaction, where the lock would be gone before the answer is here, is a no. Without a
+    connection there is a single instance, and yes. To be awaited on an async connection."""
+    if conn is None:
+        return True
+    if isinstance(conn, AsyncConnection):
+        return _try_lock(conn, action_id)
+    try:
+        return _opens_transaction(conn) and ask_plain(conn, _action_lock(action_id))
+    except Exception as error:
+        return _no_lock(error)
+
+
+async def _try_lock(conn: AsyncConnection[Any], action_id: int) -> bool:
+    try:
+        return _opens_transaction(conn) and await ask(conn, _action_lock(action_id))
+    except Exception as error:
+        return _no_lock(error)
+
+
+def _action_lock(action_id: int) -> Query[bool]:
+    params = {"namespace": ACTION_LOCKS, "id": action_id}
+    return Query(
+        "select pg_catalog.pg_try_advisory_xact_lock(%(namespace)s::integer, %(id)s::integer)",
+        params,
+        lambda row: row[0] is True,
+    )
+
+
+def _opens_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
+    """Whether what is sent next runs in a transaction that goes on: the driver begins one where it does not commit
+    by itself."""
+    return in_transaction(conn) or not conn.autocommit
+
+
+def _no_lock(error: Exception) -> bool:
+    log(logging.ERROR, f"The action's lock could not be asked for: {error}", action="action_lock_failed")
+    return False
+
+
 def in_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
     return conn.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
-
-
-def meaning(error: psycopg.Error, *, lost: bool) -> DatabaseTrouble:
-    """What the error says about the lease; one of the classes above."""
-    kind = _MEANING.get(error.sqlstate or "", ConnectionLost if lost else DatabaseTrouble)
-    return kind(sentence(error))
-
-
-def sentence(error: psycopg.Error) -> str:
-    """What the server said, in one line, without the statement it said it about."""
-    return error.diag.message_primary or " ".join(str(error).split())
-
-
-def conninfo_of(url: str) -> str:
-    """The connection string with our time limits, except where it sets its own. A malformed one is not echoed, and
-    neither is one that libpq reads otherwise than it was meant: its parts may be parts of a password."""
-    try:
-        given = conninfo_to_dict(url)
-    except psycopg.Error:
-        raise Unreachable(_UNREADABLE_URL) from None
-    shifted = any("@" in str(given.get(part) or "") for part in ("host", "dbname"))
-    if shifted or not str(given.get("port") or "0").replace(",", "").isdigit():
-        raise Unreachable(_UNREADABLE_URL)
-    return make_conninfo("", **{**_CONNECTION, **given})
-
-
-def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]:
-    """A plain connection in autocommit mode; the caller closes it."""
-    try:
-        return Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)
-    except psycopg.Error as error:
-        raise Unreachable(sentence(error)) from None
 
 
 class Database:
     """One database as one process sees it: a pool of autocommit connections. Belongs to one event loop."""
 
-    def __init__(self, url: str, *, pooler: str = "auto") -> None:
+    def __init__(self, url: str, *, pooler: str = "auto", size: int = POOL_SIZE) -> None:
         self.url = url
         self._prepare_after = None if pooler == "transaction" else _PREPARE_AFTER
         self._pooler_unknown = pooler == "auto"
-        self._pool: Pool[PooledConnection] = Pool(self._open, _close, _is_reusable, POOL_SIZE)
+        self._pool: Pool[PooledConnection] = Pool(self._open, _close, _is_reusable, size)
 
     @asynccontextmanager
     async def connection(self, *, fresh: bool = False) -> AsyncIterator[PooledConnection]:
@@ -229,8 +216,13 @@ class Database:
             conn = await PooledConnection.connect(
                 conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
             )
-            if self._pooler_unknown:
-                await self._look_for_a_pooler(conn)
+            try:
+                if self._pooler_unknown:
+                    await self._look_for_a_pooler(conn)
+            except BaseException:
+                # Nobody else knows of it yet.
+                await conn.close()
+                raise
         except psycopg.Error as error:
             raise Unreachable(sentence(error)) from None
         return conn

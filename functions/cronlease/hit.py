@@ -7,7 +7,7 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from cronlease.run import Hit
+from cronlease.job import Hit
 
 if TYPE_CHECKING:
     from starlette.requests import Request

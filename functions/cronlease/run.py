@@ -6,71 +6,42 @@ claim -> work under a heartbeat -> finish. What a job sees of it is a Run.
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from cronlease.cadence import Backoff, Every
+from cronlease import cascade
+from cronlease.cadence import Every
 from cronlease.claim import claim
 from cronlease.database import Database
 from cronlease.ending import Ending
+from cronlease.job import Hit, Job
 from cronlease.lease import Lease
 from cronlease.logs import log, logger, storable
 from cronlease.outcome import Counts, Outcome, SkipReason, Status
-from cronlease.settings import Limits, Settings
+from cronlease.settings import Settings
 from cronlease.supervise import supervise
 from cronlease.transaction import Transaction
 from cronlease.wall import Claim, Finish, Query, acquire_refresh_lock, finish_refresh_run
 
+if TYPE_CHECKING:
+    from subprocess import Popen
+
 # The system's own: nothing to seed, nothing two forked workers could share.
 _random = random.SystemRandom()
-_SKIP_LEVELS = {SkipReason.NOT_DUE: logging.DEBUG, SkipReason.PAUSED: logging.WARNING}
-
-
-class Job(NamedTuple):
-    """A registered function with its times: its decorator's, or the environment's where that says nothing."""
-
-    name: str
-    function: Callable[[Any], Any]
-    limits: Limits
-    every: Every
-    backoff: Backoff
-    retention: timedelta
-
-    @classmethod
-    def of(
-        cls,
-        function: Callable[[Any], Any],
-        settings: Settings,
-        *,
-        name: str | None = None,
-        lease: timedelta | None = None,
-        every: Every | None = None,
-        backoff: Every | None = None,
-    ) -> "Job":
-        """Raises SettingsError when the function's own times do not fit the settings."""
-        settings.check(lease, backoff)
-        return cls(
-            name or function.__name__,
-            function,
-            settings.limits(lease),
-            every or settings.every,
-            settings.backoff_rule(backoff),
-            settings.retention,
-        )
-
-
-class Hit(NamedTuple):
-    """What a caller asked for, and who it says it is. Never decides whether to run, except by force."""
-
-    trigger: str = "manual"
-    job_name: str | None = None
-    schedule_time: str | None = None
-    force: bool = False
-    args: Mapping[str, Any] = MappingProxyType({})
+_SKIP_LEVELS = {
+    SkipReason.NOT_DUE: logging.DEBUG,
+    SkipReason.PAUSED: logging.WARNING,
+    SkipReason.UNKNOWN_ACTION: logging.WARNING,
+}
+_HINTS = {
+    SkipReason.NOT_DUE: 'send {"force": true} to run now',
+    SkipReason.SPAWNED: cascade.HINT,
+    SkipReason.SHUTTING_DOWN: "this instance is ending: the next hit reaches another one",
+    SkipReason.UNKNOWN_ACTION: "the row's action is no function of this deployment: deploy one that has it",
+}
 
 
 class Run:
@@ -78,6 +49,7 @@ class Run:
 
     def __init__(self, job: Job, lease: Lease, claimed: Claim, database: Database) -> None:
         self.function = lease.function
+        self.action = job.name
         self.request_id = lease.request_id
         self.fence = lease.fence
         self.lease = lease.limits.lease
@@ -145,12 +117,31 @@ class Run:
         """What that many failures in a row cost by this function's rule, for parts of a job that fail alone."""
         return self._backoff.draw(failures, _random)
 
+    def child_env(self) -> dict[str, str]:
+        """The environment for a process that this run starts: it cannot trigger a run again."""
+        return cascade.child_env(self.request_id)
+
+    def http_headers(self) -> dict[str, str]:
+        """For requests that this run sends: one that comes back to us is skipped."""
+        return cascade.http_headers(self.request_id)
+
+    def spawn(self, command: Sequence[str], **options: Any) -> "Popen[Any]":
+        """Starts a process with child_env, and on top of it what `env` among the options of Popen says."""
+        from subprocess import Popen
+
+        env = {**self.child_env(), **(options.pop("env", None) or {}), cascade.SPAWNED: str(self.request_id)}
+        return Popen(command, env=env, **options)  # noqa: S603 (the job's own command)
+
     def success(self) -> Query[Finish]:
         status = Status.PARTIAL if self.left_out else Status.SUCCESS
         return self._finish(status, self._every.draw(_random), self.left_out)
 
     def failure(self, error: str) -> Query[Finish]:
         return self._finish(Status.FAILED, self.backoff(self._failures + 1), error)
+
+    def interruption(self, error: str) -> Query[Finish]:
+        """Not a failure, and due at once."""
+        return self._finish(Status.INTERRUPTED, timedelta(0), error)
 
     def _finish(self, status: Status, delay: timedelta, error: str | None) -> Query[Finish]:
         return finish_refresh_run(
@@ -169,14 +160,22 @@ class Run:
 
 
 async def run_once(
-    job: Job, hit: Hit, database: Database, settings: Settings, *, request_id: UUID | None = None
+    job: Job,
+    hit: Hit,
+    database: Database,
+    settings: Settings,
+    *,
+    request_id: UUID | None = None,
+    name: str | None = None,
+    jobs: Mapping[str, Job] | None = None,
 ) -> Outcome:
-    """One hit: claims the lease and runs the job, or skips. Never raises for what a run can do wrong."""
+    """One hit at a schedule, the job's own or the named one: claims the lease and runs, or skips. What runs is the
+    row's action, one of the jobs. Never raises for what a run can do wrong."""
     request_id = request_id or uuid4()
     asked_at = time.monotonic()
-    limits = job.limits
+    limits, jobs, function = job.limits, jobs or {job.name: job}, name or job.name
     query = acquire_refresh_lock(
-        job.name,
+        function,
         request_id,
         limits.lease,
         force=hit.force,
@@ -185,14 +184,32 @@ async def run_once(
         schedule_time=hit.schedule_time,
         args=hit.args,
         backoff=job.backoff.band.high,
+        actions=jobs,
+        parent=hit.parent,
     )
-    claimed = await claim(job.name, request_id, query, database, settings, limits.acquire)
-    if not claimed.acquired or claimed.fence is None:
-        return _skip(job.name, request_id, claimed)
-    lease = Lease(job.name, request_id, claimed.fence, limits, asked_at)
+    rows = (job.name,) if function == job.name and job.has_row else ()
+    claimed = await claim(function, request_id, query, database, settings, limits.acquire, rows)
+    if not claimed.acquired:
+        return _skip(function, request_id, claimed)
+    # Another action's function, perhaps, but the lease is the one that was asked for.
+    job = jobs.get(claimed.action or "", job)._replace(limits=limits)
+    return await run_claimed(job, function, request_id, claimed, database, asked_at)
+
+
+async def run_claimed(
+    job: Job, function: str, request_id: UUID, claimed: Claim, database: Database, asked_at: float
+) -> Outcome:
+    """The run of a claim that was granted: work under a heartbeat, then the end, written once."""
+    assert claimed.fence is not None, "a claim that was granted has a fence"
+    lease = Lease(function, request_id, claimed.fence, job.limits, asked_at)
     run = Run(job, lease, claimed, database)
     error = await supervise(job.function, run, lease, database)
     return await Ending(run, lease, database, asked_at).of(error)
+
+
+def skip(function: str, request_id: UUID, reason: SkipReason) -> Outcome:
+    """A skip that needs no look at the schedule: what a run itself has started, or a process that is ending."""
+    return _skip(function, request_id, Claim(False, reason, *[None] * 8))
 
 
 def _skip(function: str, request_id: UUID, claimed: Claim) -> Outcome:
@@ -215,5 +232,5 @@ def _skip(function: str, request_id: UUID, claimed: Claim) -> Outcome:
         skipped=reason,
         locked_until=claimed.locked_until,
         next_run_at=claimed.next_run_at,
-        hint='send {"force": true} to run now' if reason is SkipReason.NOT_DUE else None,
+        hint=_HINTS.get(reason),
     )

@@ -7,6 +7,8 @@ DatabaseTrouble
  +-- SchemaMissing      our functions, tables or columns are not there
  +-- NotPermitted       this role may not do that
  +-- UnknownSchedule    no row of that name
+ +-- AlreadyThere       a row of that name exists
+ +-- StillRunning       not while a run holds the row's lease
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
  +-- LeaseLost          the lease is not, or no longer, this run's
  +-- CommitUnknown      the commit was sent and its answer never came
@@ -33,6 +35,12 @@ class NotPermitted(DatabaseTrouble): ...
 
 
 class UnknownSchedule(DatabaseTrouble): ...
+
+
+class AlreadyThere(DatabaseTrouble): ...
+
+
+class StillRunning(DatabaseTrouble): ...
 
 
 class Mismatch(DatabaseTrouble): ...

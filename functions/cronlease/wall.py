@@ -1,11 +1,12 @@
-"""One typed function per SQL function, with the same name. A query is data: whoever has a connection sends it.
+"""One typed function per SQL function that a run needs, with the same name; schedule.py has the operator's.
 
-The wall itself is in schema/functions: every race is closed there, none here.
+A query is data: whoever has a connection sends it. The wall itself is in schema/functions: every race is closed
+there, none here.
 """
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -34,11 +35,22 @@ class Claim(NamedTuple):
     args: dict[str, Any] | None
     every: str | None
     failures: int | None
+    # Only the dispatcher's claim says these: which row it got, or how long until there is one to get.
+    function_name: str | None = None
+    due_in: timedelta | None = None
 
 
 class Finish(NamedTuple):
     status: Status
     next_run_at: datetime | None
+
+
+class Due(NamedTuple):
+    """What is due now, and what of it is not ours to run: its action is not registered here."""
+
+    due: int
+    unknown: int
+    unknown_names: list[str]
 
 
 def acquire_refresh_lock(
@@ -52,6 +64,8 @@ def acquire_refresh_lock(
     schedule_time: str | None = None,
     args: Mapping[str, Any] | None = None,
     backoff: timedelta = timedelta(minutes=30),
+    actions: Collection[str] | None = None,
+    parent: UUID | None = None,
 ) -> Query[Claim]:
     """What a hit did not say is left to the function's defaults: a plain hit sends four parameters."""
     params: dict[str, Any] = {
@@ -66,7 +80,38 @@ def acquire_refresh_lock(
         params["p_force"] = True
     if args:
         params["p_args"] = json.dumps(args)
-    return Query(_call("acquire_refresh_lock", tuple(params)), params, Claim._make)
+    if actions is not None:
+        params["p_actions"] = _array(tuple(actions))
+    if parent is not None:
+        params["p_parent_request_id"] = parent
+    return Query(call("acquire_refresh_lock", tuple(params)), params, _read_claim)
+
+
+def claim_due_refresh(
+    request_id: UUID,
+    actions: Sequence[str],
+    leases: Sequence[timedelta],
+    backoffs: Sequence[timedelta],
+    *,
+    trigger: str,
+    parent: UUID | None = None,
+) -> Query[Claim]:
+    """Leases and backoffs run parallel to the actions."""
+    params: dict[str, Any] = {
+        "p_request_id": request_id,
+        "p_actions": _array(tuple(actions)),
+        "p_leases": _array(tuple(map(_interval, leases))),
+        "p_backoffs": _array(tuple(map(_interval, backoffs))),
+        "p_trigger": trigger,
+    }
+    if parent is not None:
+        params["p_parent_request_id"] = parent
+    return Query(call("claim_due_refresh", tuple(params)), params, _read_claim)
+
+
+def due_refreshes(actions: Collection[str]) -> Query[Due]:
+    params = {"p_actions": _array(tuple(actions))}
+    return Query(call("due_refreshes", tuple(params)), params, lambda row: Due(row[0], row[1], row[2] or []))
 
 
 def ensure_schedule(function_name: str) -> Query[str]:
@@ -118,7 +163,7 @@ def finish_refresh_run(
     if error is not None:
         params["p_error"] = error
     params |= {f"p_{name}": count for name, count in counts._asdict().items() if count is not None}
-    text = _call("finish_refresh_run", tuple(params))
+    text = call("finish_refresh_run", tuple(params))
     return Query(text, params, lambda row: Finish(Status(row[0]), row[1]))
 
 
@@ -135,7 +180,22 @@ def read_refresh_status() -> Query[dict[str, Any]]:
 
 
 @functools.cache
-def _call(function: str, names: tuple[str, ...]) -> str:
+def call(function: str, names: tuple[str, ...]) -> str:
     """The call with just these arguments; a short one is quicker to send, and the defaults stay in one place."""
     given = ", ".join(f"{name} => %({name})s" for name in names)
     return f"select * from public.{function}({given})"  # noqa: S608 (the names are this module's own)
+
+
+def _read_claim(row: tuple[Any, ...]) -> Claim:
+    return Claim(*row)
+
+
+@functools.cache
+def _array(texts: tuple[str, ...]) -> str:
+    """As Postgres writes an array; the type is the argument's."""
+    quoted = ['"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts]
+    return "{" + ",".join(quoted) + "}"
+
+
+def _interval(length: timedelta) -> str:
+    return f"{length // timedelta(microseconds=1)} us"

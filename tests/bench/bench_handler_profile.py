@@ -21,7 +21,8 @@ from starlette.requests import Request
 
 from cronlease.claim import claim
 from cronlease.database import Database
-from cronlease.run import Hit, Job, run_once
+from cronlease.job import Hit, Job
+from cronlease.run import run_once
 from cronlease.settings import load
 from cronlease.wall import acquire_refresh_lock
 from tests.bench.side_by_side import NAME, ROOT, Bench, Cost, Measure, alternate, cores, cpu_of, database, pin, show
@@ -81,7 +82,7 @@ def layers(bench: Bench) -> dict[str, Step]:
         "select 1 on the pool": lambda: one("select 1"),
         "the query on the pool": lambda: one(asked.text, asked.params),
         "database.ask, query built": lambda: pool.ask(query()),
-        "claim": lambda: claim(NAME, uuid4(), query(), pool, settings, limits.acquire),
+        "claim": lambda: claim(NAME, uuid4(), query(), pool, settings, limits.acquire, ()),
         "run_once": lambda: run_once(job, Hit(), pool, settings),
         "the target, with a Request": lambda: target(Request(scope(), receive, send)),
         "the whole ASGI app": lambda: app(scope(), receive, send),

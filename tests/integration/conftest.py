@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from cronlease.database import Database
+from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome
-from cronlease.run import Hit, Job, run_once
+from cronlease.run import run_once
 from cronlease.settings import load
 
 NAME = "tick"

@@ -12,9 +12,10 @@ from psycopg.conninfo import make_conninfo
 
 from cronlease import Run
 from cronlease.database import Database
+from cronlease.job import Hit, Job
 from cronlease.migrate import migrate
 from cronlease.outcome import FailReason, SkipReason, Status
-from cronlease.run import Hit, Job, run_once
+from cronlease.run import run_once
 from cronlease.settings import load
 from tests.conftest import Server
 from tests.integration.conftest import Room

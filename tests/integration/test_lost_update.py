@@ -9,8 +9,9 @@ import psycopg
 
 from cronlease import Run
 from cronlease.database import Database
+from cronlease.job import Hit, Job
 from cronlease.outcome import Status
-from cronlease.run import Hit, Job, run_once
+from cronlease.run import run_once
 from cronlease.settings import load
 from tests.integration.conftest import Room
 

@@ -298,7 +298,8 @@ def test_a_partial_run_is_ok_and_says_what_was_left_out(room: Room) -> None:
 
 def test_the_arguments_of_a_hit_override_those_of_the_row_for_that_run(room: Room) -> None:
     from cronlease.database import Database
-    from cronlease.run import Hit, Job, run_once
+    from cronlease.job import Hit, Job
+    from cronlease.run import run_once
     from cronlease.settings import load
 
     room.enter(nothing)

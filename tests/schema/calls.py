@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -17,6 +17,18 @@ from psycopg.types.json import Jsonb
 
 JOB = "job"
 LEASE = timedelta(minutes=5)
+
+AHEAD = "next_run_at = clock_timestamp() + interval '1 hour'"
+HELD = "locked_by = 'somebody', locked_until = clock_timestamp() + interval '10 minutes'"
+PASSED_OVER = {
+    "paused": "paused_at = clock_timestamp()",
+    "completed": "once = true, completed_at = clock_timestamp()",
+    "held": HELD,
+    "its cadence is no band": "every = 'now and then'",
+    "not due": AHEAD,
+    "never": "next_run_at = 'infinity'",
+}
+"""What is so about a row that no claim takes -> the changes that make it so."""
 
 
 def call(conn: psycopg.Connection, function: str, **arguments: Any) -> Any:
@@ -31,6 +43,23 @@ def call(conn: psycopg.Connection, function: str, **arguments: Any) -> Any:
 
 def acquire(conn: psycopg.Connection, request_id: UUID, function_name: str = JOB, **more: Any) -> Any:
     return call(conn, "acquire_refresh_lock", function_name=function_name, request_id=request_id, **more)
+
+
+def claim_due(conn: psycopg.Connection, *actions: str, request_id: UUID | None = None, **more: Any) -> Any:
+    """A claim of whatever is due of these actions, or of any; by a request of its own."""
+    return call(
+        conn,
+        "claim_due_refresh",
+        request_id=request_id or uuid4(),
+        actions=list(actions) if actions else None,
+        **more,
+    )
+
+
+def create(
+    conn: psycopg.Connection, function_name: str | None = JOB, action: str | None = "work", **more: Any
+) -> Any:
+    return call(conn, "schedule_action", function_name=function_name, action=action, **more)
 
 
 def finish(
@@ -77,6 +106,20 @@ def schedule(conn: psycopg.Connection, function_name: str = JOB, changes: str = 
     )
     if changes:
         change(conn, changes, function_name)
+
+
+def due_for(conn: psycopg.Connection, name: str, seconds: int, action: str = "work") -> None:
+    """A schedule row that has been due for so long."""
+    schedule(conn, name, f"action = '{action}', next_run_at = clock_timestamp() - {seconds} * interval '1 second'")
+
+
+def claimed_names(conn: psycopg.Connection, *actions: str) -> list[str]:
+    """What one dispatcher is given until nothing is left."""
+    names = []
+    while (claim := claim_due(conn, *actions)).acquired:
+        names.append(claim.function_name)
+    assert claim.reason == "not_due"
+    return names
 
 
 def change(conn: psycopg.Connection, changes: str, function_name: str = JOB) -> None:

@@ -1,14 +1,14 @@
 """The hot look-ups read an index and not the table, with fifty thousand schedules in it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from tests.schema.calls import acquire, finish, one, recover, transaction
+from tests.schema.calls import acquire, call, claim_due, finish, one, recover, transaction
 
 ROWS = 50_000
 
@@ -118,6 +118,8 @@ def test_a_claim_a_skip_and_a_finish_never_read_the_whole_schedule(many: psycopg
         assert claim.acquired
         assert acquire(many, uuid4(), name).reason == "locked"
         finish(many, request, claim.fence, function_name=name)
+        assert claim_due(many, "job", "another").acquired
+        assert claim_due(many, "another").reason == "not_due"
         assert whole_reads(many) == before
 
 
@@ -126,3 +128,90 @@ def test_recovery_never_reads_the_whole_schedule(many: psycopg.Connection) -> No
         before = whole_reads(many)
         assert recover(many) > 0
         assert whole_reads(many) == before
+
+
+ACTIONS = [f"work {number}" for number in (1, 3, 5, 7, 9)]
+
+
+@pytest.fixture(params=["counted", "never counted"])
+def crowd(request: pytest.FixtureRequest, conn: psycopg.Connection) -> Callable[[str, str], None]:
+    """Fills the schedule with known rows of that action and time; and as many that are unknown, due, and older.
+
+    With statistics, and as it is right after, when the planner still knows nothing of it.
+    """
+
+    def fill(action: str, next_run_at: str) -> None:
+        conn.execute("truncate public.refresh_schedule")
+        conn.execute(
+            f"""
+            insert into public.refresh_schedule (function_name, action, next_run_at)
+            select
+              'job ' || i,
+              case when i %% 2 = 0 then 'unheard of' else {action} end,
+              case when i %% 2 = 0 then moment.at - interval '10 days' else {next_run_at} end
+            from generate_series(1, %s) i, (select clock_timestamp() as at) moment
+            """,
+            [ROWS],
+        )
+        if request.param == "counted":
+            conn.execute("analyze public.refresh_schedule")
+
+    return fill
+
+
+def cost_of(conn: psycopg.Connection, work: Callable[[], object]) -> tuple[int, int]:
+    """How often the schedule was read whole and how many of its rows were looked up, once the plans are made."""
+    text = "select seq_scan, idx_tup_fetch from pg_stat_xact_user_tables where relname = 'refresh_schedule'"
+    for _ in range(6):
+        work()
+    with transaction(conn):
+        before = conn.execute(text).fetchone() or (0, 0)
+        work()
+        after = conn.execute(text).fetchone() or (0, 0)
+    return after[0] - before[0], after[1] - before[1]
+
+
+def test_a_claim_of_what_is_due_looks_at_few_rows_however_many_there_are(
+    conn: psycopg.Connection, crowd: Callable[[str, str], None]
+) -> None:
+    """Also when half of them are due before it, and none of this deployment's business."""
+    for due in (True, False):
+        crowd("'work ' || i %% 10", "null" if due else "moment.at + i * interval '1 hour'")
+
+        whole, rows = cost_of(conn, lambda: claim_due(conn, *ACTIONS))
+
+        assert claim_due(conn, *ACTIONS).acquired == due
+        assert whole == 0
+        # One of each action, those that are running by now, and the one that is claimed, some times over.
+        assert rows < 40
+
+
+def test_a_claim_of_any_action_looks_at_few_rows_however_many_actions_there_are(
+    conn: psycopg.Connection, crowd: Callable[[str, str], None]
+) -> None:
+    crowd("'work ' || i", "moment.at - interval '20 days' + i * interval '1 second'")
+
+    whole, rows = cost_of(conn, lambda: claim_due(conn))
+
+    assert whole == 0
+    assert rows < 250, "a hundred of the oldest, and one of each of their actions"
+
+
+def test_what_is_due_is_counted_and_shown_without_reading_the_rest(
+    conn: psycopg.Connection, crowd: Callable[[str, str], None]
+) -> None:
+    crowd("'work ' || i %% 10", "moment.at + i * interval '1 hour'")
+    conn.execute("update public.refresh_schedule set paused_at = clock_timestamp() where id % 200 = 2")
+    claimed = claim_due(conn).function_name
+
+    whole, rows = cost_of(conn, lambda: call(conn, "due_refreshes", actions=ACTIONS))
+    assert whole == 0
+    assert rows < ROWS * 0.6, "those that are due, and few others"
+
+    whole, rows = cost_of(conn, lambda: call(conn, "read_refresh_status"))
+    assert whole == 0
+    assert rows < 600
+    shown = call(conn, "read_refresh_status")[0]["schedules"]
+    assert len(shown) == 100
+    assert [row["function_name"] for row in shown if row["state"] == "dispatching"] == [claimed]
+    assert {row["action"] for row in shown} == {"unheard of"}, "what is due first"

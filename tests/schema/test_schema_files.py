@@ -35,3 +35,10 @@ def test_arguments_and_times_are_written_as_we_write_them() -> None:
         assert not re.search(r"\b(now\(\)|current_timestamp|transaction_timestamp|statement_timestamp)", body), (
             file.name
         )
+
+
+def test_a_function_that_forbids_a_kind_of_plan_is_never_compiled() -> None:
+    """Before PostgreSQL 18 what is forbidden is reckoned as endlessly dear, and dear queries are compiled: 0.3 s."""
+    forbidding = [file for file in schema_files("functions") if "\nset enable_" in file.text]
+    assert forbidding
+    assert [file.name for file in forbidding if "\nset jit = off\n" not in file.text] == []

@@ -116,3 +116,24 @@ def test_the_document_holds_every_column_of_the_view_and_the_newest_runs_only(co
     assert set(document["schedules"][0]) == set(columns)
     assert len(document["runs"]) == 20
     assert [run["fence"] for run in call(conn, "read_refresh_status", runs=3)[0]["runs"]] == [25, 24, 23]
+
+
+def test_of_many_schedules_the_document_shows_what_runs_then_what_is_due_then_what_rests(
+    conn: psycopg.Connection,
+) -> None:
+    """However few are shown, the ones before are among them."""
+    order = {
+        "runs": HELD,
+        "never ran": "",
+        "is due": f"next_run_at = {BEHIND}",
+        "waits": f"next_run_at = {AHEAD}",
+        "paused": PAUSED,
+        "completed last": COMPLETED,
+        "completed before": f"once = true, completed_at = {BEHIND}",
+    }
+    for name in sorted(order):
+        schedule(conn, name, order[name])
+
+    for count in range(1, len(order) + 2):
+        shown = call(conn, "read_refresh_status", schedules=count)[0]["schedules"]
+        assert [row["function_name"] for row in shown] == sorted(list(order)[:count])

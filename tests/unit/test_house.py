@@ -10,17 +10,19 @@ PACKAGE = FUNCTIONS / "cronlease"
 
 # Each module may import only from floors below its own.
 FLOORS = [
-    {"cli"},
+    {"cli", "testing"},
+    {"declare", "loop"},
     {"handler"},
-    {"hit"},
+    {"auth"},
+    {"dispatch", "hit"},
     {"run"},
     {"ending", "supervise", "transaction"},
-    {"claim", "lease"},
-    {"migrate"},
+    {"claim", "lease", "oidc", "registry", "schedule"},
+    {"job", "migrate"},
     {"database"},
-    {"swift"},
-    {"wall", "pool", "settings", "logs"},
-    {"outcome", "cadence", "trouble"},
+    {"conninfo", "lifecycle", "swift"},
+    {"wall", "pool", "settings", "sqlstate", "logs"},
+    {"outcome", "cadence", "cascade", "trouble"},
 ]
 
 
@@ -44,15 +46,24 @@ def test_imports_point_one_way() -> None:
     modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
     assert modules == set(floor_of), "give a new module its floor"
     for module in modules:
+        imported = imports_of(PACKAGE / f"{module}.py")
         for target in modules:
-            if f"cronlease.{target}" in imports_of(PACKAGE / f"{module}.py"):
+            if f"cronlease.{target}" in imported:
                 assert floor_of[module] < floor_of[target], f"{module} must not import {target}"
 
 
+def test_only_the_command_line_knows_the_verbs_and_they_do_not_know_it() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        names = imports_of(path)
+        knows = any(name.startswith("cronlease.verbs") for name in names)
+        assert not knows or path.parent.name == "verbs", f"{path.name} must name a verb only when it is asked for"
+        assert path.parent.name != "verbs" or "cronlease.cli" not in names, path.name
+
+
 def test_only_the_way_to_the_database_knows_psycopg() -> None:
-    for path in PACKAGE.glob("*.py"):
+    for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("verbs/*.py")]:
         knows = any(name.split(".")[0] == "psycopg" for name in imports_of(path))
-        assert knows == (path.stem in ("database", "swift")), path.name
+        assert knows == (path.stem in ("conninfo", "database", "sqlstate", "swift", "testing")), path.name
 
 
 def test_the_mechanism_and_the_job_know_nothing_of_each_other() -> None:
@@ -70,6 +81,18 @@ def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
     probe = "import sys, main; print(*sorted(sys.modules))"
     out = subprocess.run([sys.executable, "-c", probe], cwd=FUNCTIONS, capture_output=True, text=True, check=True)
     loaded = set(out.stdout.split())
-    heavy = {"cronlease.cli", "cronlease.emulator", "cronlease.migrate", "opening_signals", "httpx2", "freezegun"}
+    heavy = {
+        "cronlease.cli",
+        "cronlease.dispatch",
+        "cronlease.loop",
+        "cronlease.schedule",
+        "cronlease.verbs",
+        "filelock",
+        "cronlease.emulator",
+        "cronlease.migrate",
+        "opening_signals",
+        "httpx2",
+        "freezegun",
+    }
     assert "cronlease.handler" in loaded
     assert not heavy & loaded

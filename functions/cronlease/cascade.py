@@ -1,0 +1,34 @@
+"""A run may start processes and send requests, but what it starts cannot trigger again: one hit, never a storm.
+
+A child process knows its parent run by CRONLEASE_SPAWNED, a request by a header: the only one that can cause a skip.
+"""
+
+import os
+from collections.abc import Mapping
+from uuid import UUID
+
+SPAWNED = "CRONLEASE_SPAWNED"
+HEADER = "X-Cronlease-Spawned"
+HINT = "a run started this process or sent this request: it cannot trigger another run"
+
+
+def is_spawned(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether this process was started by a run, or by something that a run started."""
+    return bool((os.environ if environ is None else environ).get(SPAWNED))
+
+
+def parent(environ: Mapping[str, str] | None = None) -> UUID | None:
+    """The run that this process descends from, where it says so in words we can read."""
+    try:
+        return UUID((os.environ if environ is None else environ).get(SPAWNED, ""))
+    except ValueError:
+        return None
+
+
+def child_env(request_id: UUID) -> dict[str, str]:
+    """This process's environment, marked for a child of that run."""
+    return {**os.environ, SPAWNED: str(request_id)}
+
+
+def http_headers(request_id: UUID) -> dict[str, str]:
+    return {HEADER: str(request_id)}

@@ -1,0 +1,58 @@
+"""How we connect: the connection string with every time limit in it. A string that cannot be read is never echoed."""
+
+from typing import Any
+
+import psycopg
+from psycopg import Connection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from cronlease.sqlstate import sentence
+from cronlease.trouble import Unreachable
+
+_CONNECTION = {
+    "application_name": "cronlease",
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+
+_PLACE = ("service", "host", "hostaddr", "port", "dbname", "user")
+
+_UNREADABLE_URL = (
+    "DATABASE_URL cannot be read: write postgresql://user@host:5432/name with the password percent-encoded,"
+    " or in PGPASSWORD"
+)
+
+
+def conninfo_of(url: str) -> str:
+    """The connection string with our time limits, except where it sets its own. A malformed one is not echoed, and
+    neither is one that libpq reads otherwise than it was meant: its parts may be parts of a password."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise Unreachable(_UNREADABLE_URL) from None
+    shifted = any("@" in str(given.get(part) or "") for part in ("host", "dbname"))
+    if shifted or not str(given.get("port") or "0").replace(",", "").isdigit():
+        raise Unreachable(_UNREADABLE_URL)
+    return make_conninfo("", **{**_CONNECTION, **given})
+
+
+def place_of(url: str) -> str:
+    """Which database that is, in words of libpq's own, its environment included, and without a secret."""
+    known = {option.keyword.decode(): option.val or b"" for option in psycopg.pq.Conninfo.get_defaults()}
+    given = {
+        **{name: text.decode("utf-8", "replace") for name, text in known.items()},
+        **conninfo_to_dict(conninfo_of(url)),
+    }
+    return make_conninfo("", **{part: given[part] for part in _PLACE if given.get(part)})
+
+
+def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]:
+    """A plain connection in autocommit mode; the caller closes it."""
+    try:
+        return Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)
+    except psycopg.Error as error:
+        raise Unreachable(sentence(error)) from None

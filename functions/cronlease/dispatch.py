@@ -1,0 +1,153 @@
+"""The run-due door: takes what is due, the oldest first, one after another. Any number may do so at once.
+
+Which row is whose is decided in the wall (claim_due_refresh); here is only when to stop.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from cronlease import cascade
+from cronlease.claim import claim, within
+from cronlease.database import Database
+from cronlease.job import Job
+from cronlease.lifecycle import process
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.run import run_claimed
+from cronlease.settings import Settings
+from cronlease.trouble import DatabaseTrouble
+from cronlease.wall import Claim, Due, claim_due_refresh, due_refreshes, ensure_schedule
+
+DOOR = "run-due"
+# A row is started only while the longest run so far would fit this many times into what is left.
+_ROOM_FOR_ANOTHER = 1.5
+
+
+class Dispatched(NamedTuple):
+    """One look for something due: what became of it, or how long until there is something, where that is known."""
+
+    outcome: Outcome | None
+    due_in: timedelta | None = None
+
+
+class Report(NamedTuple):
+    """What one run-due did. The reason is there when it could not even look, or not to the end."""
+
+    ran: tuple[Outcome, ...] = ()
+    failed: tuple[Outcome, ...] = ()
+    due: Due | None = None
+    reason: SkipReason | None = None
+
+    @property
+    def http_status(self) -> int:
+        """A failed run answers 500 here, too: the platform's alerting must see it."""
+        return 500 if self.failed else 200
+
+    def as_json(self) -> dict[str, Any]:
+        unknown = self.due.unknown_names if self.due else []
+        body: dict[str, Any] = {
+            "ok": not self.failed,
+            "ran": [_brief(outcome) for outcome in self.ran],
+            "skipped": [{"function": name, "reason": SkipReason.UNKNOWN_ACTION} for name in unknown],
+            "failed": [_brief(outcome) for outcome in self.failed],
+            "remaining": self.due.due if self.due else None,
+            "reason": self.reason,
+        }
+        if self.due and self.due.unknown > len(unknown):
+            body["unknown_actions"] = self.due.unknown
+        if self.reason is SkipReason.SPAWNED:
+            body["hint"] = cascade.HINT
+        return body
+
+
+def _brief(outcome: Outcome) -> dict[str, Any]:
+    kept = ("function", "request_id", "status", "reason", "error", "next_run_at", "duration_ms")
+    return {name: value for name, value in outcome.as_json().items() if name in kept and value is not None}
+
+
+class Dispatcher:
+    """Looks for what is due among rows whose action is one of the jobs."""
+
+    def __init__(self, jobs: Mapping[str, Job], database: Database, settings: Settings) -> None:
+        self._jobs = jobs
+        self._database = database
+        self._settings = settings
+        self._acquire = settings.limits().acquire
+        self._own_rows = [job.name for job in jobs.values() if job.has_row]
+        self._rows_are_there = False
+
+    async def one(self, *, trigger: str = "run_due", most: timedelta | None = None) -> Dispatched:
+        """Claims the oldest due row and runs it, for at most so long. Never raises for what a run or a database can
+        do wrong."""
+        request_id, asked_at = uuid4(), time.monotonic()
+        claimed = await self._claim(request_id, trigger)
+        if not claimed.acquired and await self._makes_rows():
+            claimed = await self._claim(request_id, trigger)
+        if not claimed.acquired:
+            if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
+                return Dispatched(Outcome(DOOR, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR))
+            return Dispatched(None, claimed.due_in)
+        assert claimed.action is not None, "a claim names its action"
+        assert claimed.function_name is not None, "a claim of what is due names its row"
+        job = self._jobs[claimed.action]
+        if most is not None and most < job.limits.max_run:
+            job = job._replace(limits=job.limits._replace(max_run=most))
+        outcome = await run_claimed(job, claimed.function_name, request_id, claimed, self._database, asked_at)
+        return Dispatched(outcome)
+
+    async def run_due(self, on_outcome: Callable[[Outcome], None] = lambda _: None) -> Report:
+        """Runs what is due until nothing is, or until another run might not end in time."""
+        budget = self._settings.limits().max_run.total_seconds()
+        pause = self._settings.dispatch_pause.total_seconds()
+        began, longest = time.monotonic(), 0.0
+        ran: list[Outcome] = []
+        failed: list[Outcome] = []
+        while (left := began + budget - time.monotonic()) > longest * _ROOM_FOR_ANOTHER:
+            if process.draining:
+                return Report(tuple(ran), tuple(failed), reason=SkipReason.SHUTTING_DOWN)
+            started = time.monotonic()
+            outcome, _ = await self.one(most=timedelta(seconds=left))
+            if outcome is None:
+                break
+            if outcome.skipped is not None:
+                return Report(tuple(ran), tuple(failed), reason=outcome.skipped)
+            (ran if outcome.failed is None else failed).append(outcome)
+            on_outcome(outcome)
+            took = time.monotonic() - started
+            longest = max(longest, took)
+            await process.pause(pause - took)
+        return Report(tuple(ran), tuple(failed), await self._still_due())
+
+    async def _claim(self, request_id: UUID, trigger: str) -> Claim:
+        jobs = self._jobs.values()
+        query = claim_due_refresh(
+            request_id,
+            tuple(self._jobs),
+            [job.limits.lease for job in jobs],
+            [job.backoff.band.high for job in jobs],
+            trigger=trigger,
+            parent=cascade.parent(),
+        )
+        return await claim(DOOR, request_id, query, self._database, self._settings, self._acquire, self._own_rows)
+
+    async def _makes_rows(self) -> bool:
+        """Whether a scheduled function had no row yet and has one now; looked at once, when nothing else is due."""
+        if self._rows_are_there:
+            return False
+        made = False
+        try:
+            for name in self._own_rows:
+                made |= await within(self._acquire, self._database.ask(ensure_schedule(name))) == "created"
+        except (DatabaseTrouble, TimeoutError):
+            # The claim has said why, or the next one will.
+            return False
+        self._rows_are_there = True
+        return made
+
+    async def _still_due(self) -> Due | None:
+        try:
+            return await within(self._acquire, self._database.ask(due_refreshes(self._jobs)))
+        except (DatabaseTrouble, TimeoutError):
+            return None

@@ -1,0 +1,58 @@
+"""What can be run, and what asked for it. Knows nothing of HTTP, leases or databases."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cronlease.cadence import Backoff, Every
+from cronlease.settings import Limits, Settings
+
+
+class Job(NamedTuple):
+    """A registered function with its times: its decorator's, or the environment's where that says nothing."""
+
+    name: str
+    function: Callable[[Any], Any]
+    limits: Limits
+    every: Every
+    backoff: Backoff
+    retention: timedelta
+    # Whether it has a schedule row of its own name; an action has those that people make for it.
+    has_row: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[[Any], Any],
+        settings: Settings,
+        *,
+        name: str | None = None,
+        lease: timedelta | None = None,
+        every: Every | None = None,
+        backoff: Every | None = None,
+        has_row: bool = True,
+    ) -> "Job":
+        """Raises SettingsError when the function's own times do not fit the settings."""
+        settings.check(lease, backoff)
+        return cls(
+            name or function.__name__,
+            function,
+            settings.limits(lease),
+            every or settings.every,
+            settings.backoff_rule(backoff),
+            settings.retention,
+            has_row,
+        )
+
+
+class Hit(NamedTuple):
+    """What a caller asked for, and who it says it is. Never decides whether to run, except by force."""
+
+    trigger: str = "manual"
+    job_name: str | None = None
+    schedule_time: str | None = None
+    force: bool = False
+    args: Mapping[str, Any] = MappingProxyType({})
+    parent: UUID | None = None

@@ -1,0 +1,47 @@
+"""Which functions this deployment can run, by the name that a schedule row's `action` has. The decorators fill it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from cronlease.job import Job
+
+_jobs: dict[str, Job] = {}
+
+
+def jobs() -> Mapping[str, Job]:
+    return MappingProxyType(_jobs)
+
+
+def register(job: Job) -> None:
+    """Raises ValueError for a second function of the same name; the same one declared again replaces itself."""
+    known = _jobs.get(job.name)
+    if known is not None and _home(known.function) != _home(job.function):
+        raise ValueError(f"two functions are registered as {job.name!r}: give one of them another name")
+    _jobs[job.name] = job
+
+
+def load_source(path: Path) -> None:
+    """Runs a main.py as the framework would, so that its decorators register what it declares. Raises ValueError,
+    one sentence."""
+    import importlib.util
+    import sys
+
+    path = path.absolute()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ValueError(f"there is no Python file {path}: pass --source path/to/main.py")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be imported, {type(error).__name__}: {error}") from error
+
+
+def _home(function: Callable[..., Any]) -> tuple[str, str]:
+    code = getattr(function, "__code__", None)
+    return (getattr(code, "co_filename", function.__module__), function.__qualname__)

@@ -1,0 +1,87 @@
+"""`cronlease schedule create`: an action under a name of its own, once or with a cadence."""
+
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronlease.cadence import Every
+from cronlease.conninfo import connect_plain
+from cronlease.migrate import create_if_absent
+from cronlease.schedule import When, schedule_action
+from cronlease.trouble import SchemaMissing
+from cronlease.verbs import options, rows, show
+from cronlease.verbs.source import load_jobs, shipped
+from cronlease.verbs.table import shown
+
+if TYPE_CHECKING:
+    from cronlease.cli import Toolbox
+
+
+def _band(_ctx: click.Context, _: click.Parameter, text: str | None) -> str | None:
+    try:
+        return None if text is None else str(Every.parse(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command("create")
+@options.name
+@click.option("--action", required=True, callback=options.text, help="The registered function that it runs.")
+@options.length("--in", "delay", text="First due in so long; by default at once.")
+@options.moment("--at", text="First due at that time, such as 2026-12-24T18:00Z.")
+@click.option("--every", metavar="BAND", callback=_band, help="Again and again, such as 10m..15m; else once.")
+@options.args
+@click.option("--replace", is_flag=True, help="Put it in the place of one of that name.")
+@options.source
+@options.as_json
+@click.pass_obj
+def create_command(
+    toolbox: "Toolbox", /, name: str, action: str, source: Path | None, as_json: bool, **given: Any
+) -> None:
+    """Schedule an action under the name NAME, once or with a cadence."""
+    when = _when(**given)
+    _warn_of_unknown(action, source)
+    may_migrate = toolbox.settings().migrate == "auto"
+    with toolbox.database_url() as url:
+        try:
+            found = _create(url, name, action, when)
+        except SchemaMissing:
+            if not may_migrate:
+                raise
+            create_if_absent(url)
+            found = _create(url, name, action, when)
+    document = {"function": name, "next_run_at": found.schedule.next_run_at}
+    show.say(document, f'"{name}" is scheduled, {show.next_run(found.schedule, found.now)}', in_json=as_json)
+
+
+def _when(
+    delay: timedelta | None, at: datetime | None, every: str | None, args: dict[str, Any], replace: bool
+) -> When:
+    if delay is not None and at is not None:
+        raise click.UsageError("say when either with --in or with --at, not with both")
+    when: When = {"args": args, "replace": replace}
+    if delay is not None:
+        when["delay"] = delay
+    if at is not None:
+        when["at"] = at
+    if every is not None:
+        when["every"] = every
+    return when
+
+
+def _create(url: str, name: str, action: str, when: When) -> rows.Look:
+    with closing(connect_plain(url)) as conn:
+        schedule_action(conn, name, action, **when)
+        return rows.look(conn, name)
+
+
+def _warn_of_unknown(action: str, source: Path | None) -> None:
+    """Not an error: another deployment may have it."""
+    if action not in load_jobs(source):
+        sentence = (
+            f'no function of {source or shipped()} is the action "{action}": it waits for a deployment that has one'
+        )
+        click.echo(f"Warning: {shown(sentence)}", err=True)

@@ -1,0 +1,34 @@
+-- Functions and views of these names as they stand and, made for the comparison in the schema for temporary things,
+-- as they should be. The text is what the server makes of one, without the schema that it is in; the shape is what
+-- cannot be replaced in place.
+select coalesce(jsonb_agg(to_jsonb(found)), '[]')
+from (
+  select
+    p.proname as name,
+    n.nspname = 'public' as present,
+    replace(pg_get_functiondef(p.oid), format('%%I.%%I(', n.nspname, p.proname), '(') as text,
+    pg_get_function_identity_arguments(p.oid) || ' returns ' || pg_get_function_result(p.oid) as shape,
+    format('drop function public.%%I(%%s)', p.proname, pg_get_function_identity_arguments(p.oid)) as removal
+  from pg_catalog.pg_proc p
+  join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+  where p.proname = any (%(names)s)
+    and p.prokind = 'f'
+    and n.oid in ('public'::regnamespace, pg_my_temp_schema())
+  union all
+  select
+    c.relname,
+    n.nspname = 'public',
+    pg_get_viewdef(c.oid),
+    (
+      select string_agg(format('%%I %%s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum)
+      from pg_catalog.pg_attribute a
+      where a.attrelid = c.oid
+        and a.attnum > 0
+    ),
+    format('drop view public.%%I', c.relname)
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where c.relname = any (%(names)s)
+    and c.relkind = 'v'
+    and n.oid in ('public'::regnamespace, pg_my_temp_schema())
+) found

@@ -1,0 +1,78 @@
+"""What several verbs take: options, and how their values are read."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from cronlease.cli import Toolbox
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _length(ctx: click.Context, _: click.Parameter, text: str | None) -> timedelta | None:
+    toolbox: Toolbox = ctx.obj
+    return None if text is None else toolbox.duration(text)
+
+
+def _moment(_ctx: click.Context, _: click.Parameter, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a time: write 2026-12-24T18:00Z") from None
+    if moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no time zone: write 2026-12-24T18:00Z, or +01:00 in the place of Z")
+    return moment
+
+
+def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        given = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f'not JSON ({error}): write \'{{"key": "value"}}\'') from None
+    if not isinstance(given, dict):
+        raise click.BadParameter('not a JSON object: write \'{"key": "value"}\'')
+    return given
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def text(_ctx: click.Context, _: click.Parameter, given: str | None) -> str | None:
+    """The argument as it is, where it can be stored."""
+    try:
+        (given or "").encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("not UTF-8") from None
+    return given
+
+
+name = click.argument("name", callback=text)
+as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+yes = click.option("--yes", is_flag=True, help="Do not ask.")
+args = click.option("--args", metavar="JSON", callback=_object, help="An object for the run, such as '{\"n\": 1}'.")
+source = click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    envvar="FUNCTION_SOURCE",
+    show_envvar=True,
+    help="The main.py that declares the functions; by default the shipped one.",
+)
+
+
+def length(*names: str, default: str | None = None, text: str) -> Callable[[F], F]:
+    shape = "90s|5m|2h|1d"
+    return click.option(*names, metavar=shape, callback=_length, default=default, show_default=True, help=text)
+
+
+def moment(*names: str, text: str) -> Callable[[F], F]:
+    return click.option(*names, metavar="TIME", callback=_moment, help=text)

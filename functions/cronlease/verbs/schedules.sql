@@ -1,0 +1,12 @@
+-- The schedules in one of the states, or in any: what is due or running first, what has completed last.
+select jsonb_build_object(
+  'now', clock_timestamp(),
+  'schedules', coalesce(jsonb_agg(to_jsonb(found)), '[]')
+)
+from (
+  select s.*
+  from public.refresh_status s
+  where s.state = coalesce(%(state)s::text, s.state)
+  order by s.completed_at is not null, s.next_run_at nulls first, s.function_name
+  limit %(limit)s
+) found

@@ -1,0 +1,83 @@
+"""What the verbs print: a line per outcome for a person, JSON for a program."""
+
+import json
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from cronlease import cascade, logs
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.settings import Settings
+from cronlease.verbs.rows import Schedule
+from cronlease.verbs.table import shown
+from cronlease.verbs.words import at, relative
+
+
+def as_json(document: Any) -> None:
+    click.echo(json.dumps(document, default=_written, ensure_ascii=False))
+
+
+def text(line: str) -> None:
+    """Only what is printable reaches the terminal."""
+    click.echo(shown(line))
+
+
+def say(document: dict[str, Any], sentence: str, *, in_json: bool) -> None:
+    """The answer of a verb, in the form asked for."""
+    if in_json:
+        as_json(document)
+    else:
+        text(sentence)
+
+
+def next_run(row: Schedule, now: datetime) -> str:
+    """When it runs next, or why it does not."""
+    if row.state == "dispatching":
+        return "running"
+    if row.completed_at is not None:
+        return "completed"
+    if row.paused_at is not None:
+        return f"paused: {row.paused_reason}" if row.paused_reason else "paused"
+    if row.due:
+        return "due now"
+    return f"due {relative(row.next_run_at, now)}" if row.next_run_at else "never due"
+
+
+def outcome_line(outcome: Outcome) -> str:
+    """Such as: prune: success in 0.81 s, fetched 12, next run 2026-12-24 18:00:00 UTC."""
+    if outcome.skipped is not None:
+        return f"{outcome.function}: skipped, {outcome.skipped}{_until(outcome)}"
+    counts = [f"{name} {count}" for name, count in outcome.counts._asdict().items() if count is not None]
+    then = [f"next run {at(outcome.next_run_at)}"] if outcome.next_run_at else []
+    how = outcome.failed or outcome.status
+    said = ", ".join([f"{outcome.function}: {how} in {outcome.duration_ms / 1000:.2f} s", *counts, *then])
+    return f"{said}: {outcome.error}" if outcome.error else said
+
+
+def _until(outcome: Outcome) -> str:
+    if outcome.skipped is SkipReason.LOCKED and outcome.locked_until:
+        return f" until {at(outcome.locked_until)} at most"
+    if outcome.skipped is SkipReason.NOT_DUE and outcome.next_run_at:
+        return f" until {at(outcome.next_run_at)}; --force runs it now"
+    return ""
+
+
+def spawned(door: str, document: dict[str, Any], *, in_json: bool) -> None:
+    """For a process that a run has started: nothing is done, and that is said."""
+    say(document, f"{door}: skipped, {SkipReason.SPAWNED}: {cascade.HINT}", in_json=in_json)
+
+
+def configure_logs(settings: Settings) -> None:
+    """For verbs that say themselves what they did: the log has what went wrong, and more only when asked for it."""
+    logs.configure(settings.log_level if os.environ.get("CRONLEASE_LOG_LEVEL") else "WARNING")
+
+
+def plain(value: object) -> str:
+    """As a line shows it: JSON for what has parts, else its text."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | bool) else str(value)
+
+
+def _written(value: object) -> str:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)

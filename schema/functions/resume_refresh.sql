@@ -1,0 +1,25 @@
+-- Ends the pause of a schedule; false when it was not paused. It is due when it would have been.
+create or replace function public.resume_refresh(p_function_name text) returns boolean
+language plpgsql
+set lock_timeout = '2s'
+as $$
+declare
+  v_paused_at timestamptz;
+begin
+  select s.paused_at into v_paused_at
+  from public.refresh_schedule s
+  where s.function_name = p_function_name
+  for no key update;
+  if not found then
+    raise exception 'there is no schedule named "%": create it with ensure_schedule', p_function_name
+      using errcode = 'CL002';
+  end if;
+  if v_paused_at is not null then
+    update public.refresh_schedule s
+    set paused_at = null,
+        paused_reason = null
+    where s.function_name = p_function_name;
+  end if;
+  return v_paused_at is not null;
+end
+$$;

@@ -1,0 +1,45 @@
+-- An operator's way to break a lease, live or not: it is free at once, its run is closed as abandoned, and its
+-- holder can never write again. With a request ID only the lease of that request. Answers who held it, or holds
+-- it still. A broken lease is no crash: it is not counted as one.
+create or replace function public.unlock_refresh(
+  p_function_name text,
+  p_request_id uuid default null,
+  out unlocked boolean,
+  out locked_by text,
+  out locked_until timestamptz
+)
+language plpgsql
+set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+  v_id integer;
+  v_fence bigint;
+begin
+  select s.id, s.fence, s.locked_by, nullif(s.locked_until, 'infinity')
+  into v_id, v_fence, locked_by, locked_until
+  from public.refresh_schedule s
+  where s.function_name = p_function_name
+  for no key update;
+  if not found then
+    raise exception 'there is no schedule named "%": create it with ensure_schedule', p_function_name
+      using errcode = 'CL002';
+  end if;
+  unlocked := coalesce(locked_by = coalesce(p_request_id::text, locked_by), false);
+  if not unlocked then
+    return;
+  end if;
+
+  update public.refresh_schedule s
+  set locked_by = null,
+      locked_until = null,
+      last_status = 'abandoned',
+      last_error = 'the lease was broken by an operator'
+  where s.id = v_id;
+  perform public.abandon_refresh_run(
+    p_function_name => p_function_name,
+    p_fence => v_fence,
+    p_error => 'the lease was broken by an operator'
+  );
+end
+$$;

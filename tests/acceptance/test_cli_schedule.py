@@ -1,0 +1,211 @@
+"""Schedules from the command line: made, run, paused, unlocked and explained by real processes."""
+
+import json
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.acceptance.shell import Shell
+from tests.integration.conftest import Room, wait_until
+
+
+@pytest.fixture
+def cronlease(dsn: str, tmp_path: Path) -> Shell:
+    return Shell(dsn, tmp_path)
+
+
+def schedule(room: Room, name: str, **args: str) -> None:
+    room.query(f"select schedule_action('{name}', 'note', '{json.dumps(args)}')")
+
+
+def statuses(room: Room, name: str) -> list[str]:
+    return [row[0] for row in room.query(f"select status from refresh_runs where function_name = '{name}'")]
+
+
+def test_a_one_shot_goes_from_pending_to_completed_on_an_empty_database(empty_dsn: str, tmp_path: Path) -> None:
+    cronlease = Shell(empty_dsn, tmp_path)
+    create = ("schedule", "create", "greet", "--action", "note", "--in", "0d", "--args", '{"n": 1}')
+    assert cronlease.says(*create) == '"greet" is scheduled, due now\n'
+    (row,) = json.loads(cronlease.says_quickly("schedule", "list", "--json"))
+    assert [row[name] for name in ("function_name", "state", "due", "once")] == ["greet", "pending", True, True]
+    # The source's own function has its row made, and fails: nobody gave it a URL.
+    status, out, err = cronlease("run-due")
+    assert status == 1
+    first, second, summary = out.splitlines()
+    assert first.startswith("greet: success in ")
+    assert first.endswith(" s, fetched 1")
+    assert second.startswith("echo: failed in ")
+    assert summary == "1 ran, 1 failed, 0 still due"
+    assert [json.loads(line)["action"] for line in err.splitlines()] == ["run_failed"]
+    shown = cronlease.says_quickly("schedule", "list").splitlines()
+    assert shown[-1].split() == ["greet", "completed", "note", "once", "1", "success", "completed"]
+    status, out, err = cronlease(*create)
+    assert (status, out) == (1, "")
+    assert err == (
+        'Error: there is already a schedule named "greet": delete it, choose another name, or replace it\n'
+    )
+
+
+def test_a_failing_action_is_pending_again_after_a_backoff(cronlease: Shell, room: Room) -> None:
+    schedule(room, "bad", fail="boom \x1b[2J")
+    status, out, _ = cronlease("schedule", "run", "bad", "--json")
+    assert (status, json.loads(out)["reason"]) == (1, "failed")
+    assert room.query("select state, failures from refresh_status") == [("pending", 1)]
+    what, last, then = cronlease.says_quickly("explain", "bad").splitlines()
+    assert what == '"bad" runs the action "note" once.'
+    assert last.endswith(": ValueError: boom ?[2J.")
+    assert "backoff after failing once; `cronlease schedule run bad --force` runs it now." in then
+
+
+def test_a_paused_schedule_does_not_run_until_it_is_resumed(cronlease: Shell, room: Room) -> None:
+    schedule(room, "a")
+    assert cronlease.says_quickly("schedule", "pause", "a", "--reason", "the feed is down") == '"a" is paused\n'
+    status, out, _ = cronlease("schedule", "run", "a", "--force")
+    assert (status, out) == (0, "a: skipped, paused\n")
+    assert cronlease.says_quickly("schedule", "resume", "a") == '"a" is resumed, due now\n'
+    told = json.loads(cronlease.says("schedule", "run", "a", "--args", '{"n": 2}', "--json"))
+    assert (told["status"], told["function"]) == ("success", "a")
+    assert room.query("select args from refresh_runs") == [({"n": 2},)]
+
+
+def held(room: Room, name: str) -> str:
+    request = str(uuid4())
+    ((acquired,),) = room.query(f"select acquired from acquire_refresh_lock('{name}', '{request}')")
+    assert acquired
+    return request
+
+
+def test_unlock_breaks_the_lease_it_showed_and_never_a_newer_one(cronlease: Shell, room: Room) -> None:
+    schedule(room, "a")
+    first = held(room, "a")
+    with cronlease.start("schedule", "unlock", "a", stdin=subprocess.PIPE) as asking:
+        assert asking.stderr is not None
+        holder = asking.stderr.readline()
+        assert holder.startswith(f"It is running now: request {first} has had the lease since 2")
+        assert ", until 2" in holder
+        room.query("select unlock_refresh('a')")
+        second = held(room, "a")
+        _, err = asking.communicate("y\n", timeout=30)
+        assert asking.returncode == 1
+        assert f'request {second} holds "a" by now: it was left alone' in err
+    assert room.query("select locked_by from refresh_schedule") == [(second,)]
+    assert json.loads(cronlease.says_quickly("schedule", "unlock", "a", "--yes", "--json"))["locked_by"] == second
+    assert room.query("select state from refresh_status") == [("pending",)]
+    assert statuses(room, "a") == ["abandoned", "abandoned"]
+
+
+def test_a_second_run_due_on_this_machine_says_so_and_ends(cronlease: Shell, room: Room, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    schedule(room, "slow", linger=str(gate))
+    room.query("select ensure_schedule('echo')")
+    room.query("select pause_refresh('echo')")
+    with cronlease.start("run-due", "--json") as first:
+        wait_until(lambda: statuses(room, "slow") == ["running"], 30)
+        assert cronlease.says("run-due") == "Schedule already running, skipping.\n"
+        gate.unlink()
+        out, err = first.communicate(timeout=30)
+    assert (first.returncode, err) == (0, "")
+    report = json.loads(out)
+    assert [run["function"] for run in report["ran"]] == ["slow"]
+    assert (report["ok"], report["remaining"]) == (True, 0)
+
+
+def test_run_due_without_a_database_fails_and_keeps_the_password(tmp_path: Path) -> None:
+    down = Shell("postgresql://user:opensesame@127.0.0.1:1/none", tmp_path)
+    status, out, err = down("run-due")
+    assert (status, out) == (1, "0 ran, 0 failed; then the schedule could not be read: the log says why\n")
+    assert "check DATABASE_URL and that the server is up" in err
+    assert "opensesame" not in err
+
+
+def test_a_worker_runs_what_is_due_and_finishes_it_when_told_to_stop(
+    cronlease: Shell, room: Room, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    schedule(room, "quick")
+    schedule(room, "slow", linger=str(gate))
+    with cronlease.start("worker", "--json") as worker:
+        wait_until(lambda: statuses(room, "slow") == ["running"], 30)
+        assert statuses(room, "quick") == ["success"]
+        worker.send_signal(signal.SIGTERM)
+        schedule(room, "too-late")
+        gate.unlink()
+        out, _ = worker.communicate(timeout=30)
+    assert worker.returncode == 0
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [(run["function"], run["status"]) for run in told] == [("quick", "success"), ("slow", "success")]
+    assert statuses(room, "slow") == ["success"]
+    assert statuses(room, "too-late") == []
+
+
+def test_without_a_configured_database_it_is_the_embedded_one() -> None:
+    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
+        Path(place).chmod(0o755)
+        create = ("schedule", "create", "a", "--action", "note", "--at", "2036-12-24T18:00+01:00", "--json")
+        told = json.loads(Shell(None, Path(place)).says(*create))
+        assert told == {"function": "a", "next_run_at": "2036-12-24T17:00:00+00:00"}
+
+
+def refused(dsn: str, *words: str) -> tuple[int, str]:
+    """The exit status and the last line of a verb that cannot do it."""
+    status, _, err = Shell(dsn, Path("nowhere")).quickly(*words)
+    return status, err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (["explain", "refersh"], 1, 'there is no schedule named "refersh": did you mean "refresh"?'),
+        (["schedule", "pause", "xyz"], 1, "`cronlease schedule list` shows those there are"),
+        (["schedule", "delete", "refersh", "--yes"], 1, 'did you mean "refresh"?'),
+        (["schedule", "create", "b", "--action", "note", "--at", "2026-12-24 18:00"], 2, "has no time zone"),
+        (
+            ["schedule", "create", "b", "--action", "note", "--in", "1d", "--at", "2026-12-24T18:00Z"],
+            2,
+            "not with both",
+        ),
+        (["schedule", "create", "b", "--action", "note", "--every", "often"], 2, "'often' is not a duration"),
+        (["schedule", "create", "b", "--action", "note", "--args", "[]"], 2, "not a JSON object"),
+        (["schedule", "run", "b", "--source", "nowhere.py"], 1, "there is no Python file"),
+        (["recover", "--older-than", "5"], 2, "'5' is not a duration"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    room: Room, words: list[str], status: int, sentence: str
+) -> None:
+    room.query("select ensure_schedule('refresh')")
+    code, said = refused(room.dsn, *words)
+    assert code == status
+    assert said.startswith("Error: ")
+    assert sentence in said
+
+
+def test_without_the_schema_it_says_how_to_make_it(empty_dsn: str) -> None:
+    for words in (["schedule", "list"], ["explain", "a"], ["recover"]):
+        assert refused(empty_dsn, *words) == (
+            1,
+            "Error: the database has no schema of ours, or an older one: run `cronlease migrate` as its owner",
+        )
+
+
+def test_recover_and_delete_say_what_they_did(room: Room) -> None:
+    schedule(room, "a")
+    held(room, "a")
+
+    def says(*words: str) -> Any:
+        return json.loads(Shell(room.dsn, Path("nowhere")).says_quickly(*words, "--json"))
+
+    assert says("recover", "--older-than", "0s") == {"recovered": 0}
+    code, said = refused(room.dsn, "schedule", "delete", "a", "--yes")
+    assert (code, said.startswith('Error: "a" is running until ')) == (1, True)
+    room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
+    assert says("recover", "--older-than", "0s") == {"recovered": 1}
+    assert says("schedule", "delete", "a", "--yes") == {"function": "a", "deleted": True}
+    assert room.query("select from refresh_schedule") == []

@@ -1,0 +1,246 @@
+"""The run-due door on a real database: what is due is run, by exactly one dispatcher, and no row stops another."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronlease import Run, SkipReason, Status, schedule_action
+from cronlease.database import Database
+from cronlease.dispatch import Dispatcher, Report
+from cronlease.job import Job
+from cronlease.settings import load
+from cronlease.trouble import AlreadyThere, StillRunning
+
+SETTINGS = load({"CRONLEASE_DISPATCH_PAUSE": "0s", "CRONLEASE_LEASE": "30s"})
+
+
+class Actions:
+    """A deployment with a few actions, and dispatchers of it; `ran` is what their jobs have noted."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.ran: list[str] = []
+        self.jobs: dict[str, Job] = {}
+        self.add("note", self.note)
+
+    async def note(self, run: Run) -> None:
+        self.ran.append(run.function)
+
+    def add(self, name: str, function: Callable[[Run], Any], *, has_row: bool = False, **times: Any) -> None:
+        self.jobs[name] = Job.of(function, SETTINGS, name=name, has_row=has_row, **times)
+
+    def schedule(self, name: str, action: str = "note", **when: Any) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            schedule_action(conn, name, action, **when)
+
+    def run_due(self, **environment: str) -> Report:
+        return asyncio.run(self.dispatch(**environment))
+
+    async def dispatch(self, **environment: str) -> Report:
+        settings = load({"CRONLEASE_DISPATCH_PAUSE": "0s", **environment}) if environment else SETTINGS
+        database = Database(self.dsn)
+        try:
+            return await Dispatcher(self.jobs, database, settings).run_due()
+        finally:
+            await database.close()
+
+    def query(self, text: str) -> list[Any]:
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            cursor = conn.execute(text)
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture
+def actions(dsn: str) -> Actions:
+    return Actions(dsn)
+
+
+def names(outcomes: Any) -> list[str]:
+    return [outcome.function for outcome in outcomes]
+
+
+def test_what_is_due_is_run_the_oldest_first_and_a_one_shot_completes(actions: Actions) -> None:
+    for name in ("young", "old", "oldest", "later"):
+        actions.schedule(name, args={"name": name}, **({"delay": "1h"} if name == "later" else {}))
+    actions.query("update refresh_schedule set next_run_at = now() - interval '1 h' where function_name = 'oldest'")
+    actions.query("update refresh_schedule set next_run_at = now() - interval '1 m' where function_name = 'old'")
+
+    report = actions.run_due()
+
+    assert actions.ran == ["oldest", "old", "young"]
+    assert report.as_json()["ok"]
+    assert report.as_json()["remaining"] == 0
+    assert [entry["function"] for entry in report.as_json()["ran"]] == actions.ran
+    states = dict(actions.query("select function_name, state from refresh_status"))
+    assert states == {"oldest": "completed", "old": "completed", "young": "completed", "later": "pending"}
+    assert actions.run_due().ran == ()
+
+
+def test_a_bad_row_costs_itself_a_backoff_and_stops_nobody(actions: Actions) -> None:
+    async def burst(run: Run) -> None:
+        raise RuntimeError("out of paper")
+
+    actions.add("burst", burst)
+    actions.schedule("first", "burst")
+    actions.schedule("unreadable")
+    actions.query(
+        "update refresh_schedule set every = 'now and then', once = false where function_name = 'unreadable'"
+    )
+    actions.schedule("second")
+
+    report = actions.run_due()
+
+    assert (names(report.ran), names(report.failed)) == (["second"], ["first"])
+    body = report.as_json()
+    assert (body["ok"], report.http_status) == (False, 500)
+    assert body["failed"][0]["error"] == "RuntimeError: out of paper"
+    (row,) = actions.query(
+        "select state, failures, next_run_at > now() + interval '10 min' from refresh_status"
+        " where function_name = 'first'"
+    )
+    assert row == ("pending", 1, True)
+
+
+def test_a_row_of_an_unknown_action_is_left_alone_and_named(actions: Actions) -> None:
+    actions.schedule("theirs", "somebody_elses")
+    actions.schedule("ours")
+    before = actions.query("select * from refresh_schedule where function_name = 'theirs'")
+
+    body = actions.run_due().as_json()
+
+    assert [entry["function"] for entry in body["ran"]] == ["ours"]
+    assert body["skipped"] == [{"function": "theirs", "reason": "unknown_action"}]
+    assert (body["ok"], body["remaining"]) == (True, 0)
+    assert actions.query("select * from refresh_schedule where function_name = 'theirs'") == before
+
+
+def test_many_dispatchers_run_each_row_exactly_once(actions: Actions) -> None:
+    wanted = [f"row {number:03}" for number in range(120)]
+    for name in wanted:
+        actions.schedule(name)
+
+    async def all_at_once() -> list[Report]:
+        return await asyncio.gather(*(actions.dispatch() for _ in range(6)))
+
+    reports = asyncio.run(all_at_once())
+
+    assert sorted(actions.ran) == wanted
+    assert sorted(name for report in reports for name in names(report.ran)) == wanted
+    assert actions.query("select count(*), count(distinct function_name) from refresh_runs") == [(120, 120)]
+
+
+def test_a_scheduled_function_without_a_row_gets_it_and_runs_on_an_empty_database(empty_dsn: str) -> None:
+    actions = Actions(empty_dsn)
+    actions.add("tick", actions.note, has_row=True)
+    assert names(actions.run_due().ran) == ["tick"]
+    actions.query("delete from refresh_schedule")
+    assert names(actions.run_due().ran) == ["tick"], "the schema is there, the row is not"
+
+
+def test_the_budget_ends_it_before_another_run_might_not_fit(actions: Actions) -> None:
+    async def slow(run: Run) -> None:
+        await asyncio.sleep(0.8)
+
+    actions.add("slow", slow)
+    for number in range(4):
+        actions.schedule(f"slow {number}", "slow")
+
+    report = actions.run_due(CRONLEASE_MAX_RUN="2s", CRONLEASE_LEASE="30s")
+
+    assert 1 <= len(report.ran) <= 2
+    assert report.failed == ()
+    assert report.as_json()["remaining"] == 4 - len(report.ran)
+
+
+def test_dispatches_keep_their_distance(actions: Actions) -> None:
+    for number in range(3):
+        actions.schedule(f"row {number}")
+    actions.run_due(CRONLEASE_DISPATCH_PAUSE="0.3s", CRONLEASE_LEASE="30s")
+    gaps = actions.query("select extract(epoch from max(started_at) - min(started_at)) from refresh_runs")
+    assert gaps[0][0] >= 0.55
+
+
+def test_a_database_that_cannot_be_read_runs_nothing_and_says_so() -> None:
+    actions = Actions("postgresql://nobody@127.0.0.1:1/nothing")
+    report = actions.run_due(CRONLEASE_ACQUIRE_TIMEOUT="2s", CRONLEASE_LEASE="30s")
+    assert (report.reason, report.ran, report.as_json()["remaining"]) == (SkipReason.SCHEDULE_READ_ERROR, (), None)
+
+
+def test_an_action_has_its_own_lease_and_times(actions: Actions) -> None:
+    leases: list[float] = []
+
+    async def look(run: Run) -> None:
+        async with run.connection() as conn:
+            cursor = await conn.execute(
+                "select extract(epoch from locked_until - clock_timestamp()) from refresh_schedule"
+                " where function_name = %s",
+                [run.function],
+            )
+            leases.append((await cursor.fetchone())[0])
+
+    actions.add("long", look, lease=timedelta(hours=2))
+    actions.schedule("a", "long")
+    actions.run_due()
+    assert 7100 < leases[0] <= 7200
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def test_a_name_that_exists_is_an_error_unless_replaced_and_never_while_it_runs(
+    actions: Actions, conn: psycopg.Connection
+) -> None:
+    schedule_action(conn, "send", "note", args={"to": "a"})
+    with pytest.raises(AlreadyThere, match="already a schedule"):
+        schedule_action(conn, "send", "note")
+    assert actions.query("select args from refresh_schedule") == [({"to": "a"},)]
+    schedule_action(conn, "send", "note", args={"to": "b"}, replace=True)
+    assert actions.query("select args from refresh_schedule") == [({"to": "b"},)]
+    conn.execute("select acquire_refresh_lock('send', gen_random_uuid())")
+    with pytest.raises(StillRunning, match="is running until"):
+        schedule_action(conn, "send", "note", replace=True)
+
+
+def test_a_job_schedules_an_action_in_the_transaction_of_its_data(actions: Actions) -> None:
+    async def order(run: Run) -> None:
+        async with run.commit() as conn:
+            await schedule_action(conn, "mail 7", "note", delay="0s")
+            if run.args["fails"]:
+                raise RuntimeError("no")
+
+    actions.add("order", order)
+    actions.schedule("order 7", "order", args={"fails": True})
+    assert names(actions.run_due().failed) == ["order 7"]
+    assert actions.query("select count(*) from refresh_schedule where function_name = 'mail 7'") == [(0,)]
+    actions.query("update refresh_schedule set next_run_at = now(), args = '{\"fails\": false}'")
+    assert names(actions.run_due().ran) == ["order 7", "mail 7"]
+
+
+def test_a_row_names_its_action_and_a_hit_runs_that(actions: Actions, dsn: str) -> None:
+    from cronlease.job import Hit
+    from cronlease.run import run_once
+
+    actions.schedule("tick", every="10m..15m")
+
+    async def hit(jobs: dict[str, Job]) -> Any:
+        database = Database(dsn)
+        try:
+            return await run_once(jobs["tick"], Hit(), database, SETTINGS, jobs=jobs)
+        finally:
+            await database.close()
+
+    async def tick(run: Run) -> None:
+        raise AssertionError("the row says note")
+
+    actions.add("tick", tick, has_row=True)
+    assert asyncio.run(hit({"tick": actions.jobs["tick"]})).skipped is SkipReason.UNKNOWN_ACTION
+    assert actions.query("select count(*) from refresh_runs") == [(0,)]
+    assert asyncio.run(hit(actions.jobs)).status is Status.SUCCESS
+    assert actions.ran == ["tick"]

@@ -1,0 +1,299 @@
+"""The resident loop on a real database: what it runs, when it looks again, and that nothing ends it but stop."""
+
+import asyncio
+import os
+import signal
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronlease import Run
+from cronlease.database import Database
+from cronlease.dispatch import Dispatched
+from cronlease.emulator.postgres import EmbeddedPostgres
+from cronlease.job import Job
+from cronlease.loop import Worker
+from cronlease.outcome import FailReason, Outcome, SkipReason, Status
+from cronlease.settings import load
+from cronlease.verbs.embedded import EmbeddedDatabase
+from cronlease.wall import Query
+from tests.integration.conftest import Room, wait_until
+from tests.proxy import proxied
+
+QUICK = 15.0
+
+
+class Watched(Worker):
+    """Shows what each step of its loop came to."""
+
+    def __init__(self, *given: Any, **how: Any) -> None:
+        super().__init__(*given, **how)
+        self.steps = asyncio.Queue[Dispatched]()
+
+    async def step(self) -> Dispatched:
+        dispatched = await super().step()
+        self.steps.put_nowait(dispatched)
+        return dispatched
+
+    async def until(self, condition: Callable[[Outcome | None], bool]) -> None:
+        async with asyncio.timeout(QUICK):
+            while not condition((await self.steps.get()).outcome):
+                pass
+
+
+@asynccontextmanager
+async def worker_of(
+    dsn: str, function: Callable[[Run], Any], *, kind: type[Watched] = Watched, concurrency: int = 1
+) -> AsyncIterator[Watched]:
+    """A worker whose one action is the function."""
+    settings = load({"CRONLEASE_DISPATCH_PAUSE": "0s"})
+    database = Database(dsn)
+    jobs = {"act": Job.of(function, settings, name="act", has_row=False)}
+    try:
+        yield kind(jobs, database, settings, concurrency=concurrency)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def working(dsn: str, function: Callable[[Run], Any], **how: Any) -> AsyncIterator[Watched]:
+    """The same at work until the block ends."""
+    async with worker_of(dsn, function, **how) as worker:
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await asyncio.wait_for(task, QUICK)
+
+
+def schedule(room: Room, *names: str, delay: str = "0s") -> None:
+    listed = "{" + ",".join(names) + "}"
+    room.query(f"select schedule_action(n, 'act', p_delay => interval '{delay}') from unnest('{listed}'::text[]) n")
+
+
+def runs(room: Room) -> list[tuple[str, str]]:
+    return room.query("select function_name, status from refresh_runs order by started_at, function_name")
+
+
+async def nothing(run: Run) -> None: ...
+
+
+def test_the_first_step_is_taken_at_once_and_the_next_one_when_a_row_is_due(room: Room) -> None:
+    schedule(room, "overdue")
+    schedule(room, "soon", delay="0.5 s")
+
+    async def main() -> None:
+        ran = asyncio.Queue[str]()
+
+        async def tell(run: Run) -> None:
+            ran.put_nowait(run.function)
+
+        async with working(room.dsn, tell):
+            assert await asyncio.wait_for(ran.get(), QUICK) == "overdue"
+            assert await asyncio.wait_for(ran.get(), QUICK) == "soon"
+
+    asyncio.run(main())
+    assert runs(room) == [("overdue", "success"), ("soon", "success")]
+    assert room.query("select distinct trigger from refresh_runs") == [("worker",)]
+
+
+def test_a_row_that_was_locked_or_busy_is_taken_at_the_next_step(room: Room) -> None:
+    schedule(room, "a")
+    room.query("select acquire_refresh_lock('a', gen_random_uuid(), p_lease => '1 hour')")
+
+    async def main() -> None:
+        async with worker_of(room.dsn, nothing) as worker:
+            locked = await worker.step()
+            assert locked.outcome is None
+            assert locked.due_in is not None
+            assert timedelta(minutes=59) < locked.due_in <= timedelta(hours=1)
+            room.query("select unlock_refresh('a')")
+            with psycopg.connect(room.dsn) as busy:
+                busy.execute("select from refresh_schedule for update")
+                assert await worker.step() == Dispatched(None, timedelta(0))
+            taken = await worker.step()
+            assert taken.outcome is not None
+            assert taken.outcome.status is Status.SUCCESS
+
+    asyncio.run(main())
+
+
+def test_a_row_that_failed_is_taken_again_when_its_backoff_is_over(room: Room) -> None:
+    schedule(room, "a")
+    failing = True
+
+    async def fail_first(run: Run) -> None:
+        if failing:
+            raise ValueError("not yet")
+
+    async def main() -> None:
+        nonlocal failing
+        async with worker_of(room.dsn, fail_first) as worker:
+            failed = await worker.step()
+            assert failed.outcome is not None
+            assert failed.outcome.failed is FailReason.FAILED
+            backing_off = await worker.step()
+            assert backing_off.outcome is None
+            assert backing_off.due_in is not None
+            assert backing_off.due_in > timedelta(minutes=19)
+            room.query("update refresh_schedule set next_run_at = now()")
+            failing = False
+            again = await worker.step()
+            assert again.outcome is not None
+            assert again.outcome.status is Status.SUCCESS
+
+    asyncio.run(main())
+    assert runs(room) == [("a", "failed"), ("a", "success")]
+
+
+def test_the_database_may_go_away_and_come_back(room: Room) -> None:
+    schedule(room, "before")
+    schedule(room, "after", delay="0.5 s")
+
+    async def main() -> None:
+        with proxied(room.dsn) as proxy:
+            async with working(proxy.dsn, nothing) as worker:
+                await worker.until(lambda outcome: outcome is not None and outcome.function == "before")
+                proxy.refusing = True
+                proxy.cut()
+                await worker.until(
+                    lambda outcome: outcome is not None and outcome.skipped is SkipReason.SCHEDULE_READ_ERROR
+                )
+                proxy.refusing = False
+                await worker.until(lambda outcome: outcome is not None and outcome.function == "after")
+
+    asyncio.run(main())
+    assert runs(room) == [("before", "success"), ("after", "success")]
+
+
+def test_an_exception_in_a_step_is_logged_and_the_loop_goes_on(room: Room, caplog: pytest.LogCaptureFixture) -> None:
+    schedule(room, "a")
+    stumbled = False
+
+    class Stumbling(Watched):
+        async def step(self) -> Dispatched:
+            nonlocal stumbled
+            if not stumbled:
+                stumbled = True
+                raise RuntimeError("nobody thought of that")
+            return await super().step()
+
+    async def main() -> None:
+        ran = asyncio.Event()
+
+        async def tell(run: Run) -> None:
+            ran.set()
+
+        async with working(room.dsn, tell, kind=Stumbling):
+            await asyncio.wait_for(ran.wait(), QUICK)
+
+    asyncio.run(main())
+    assert [getattr(record, "cronlease_fields", {}).get("action") for record in caplog.records][:1] == ["step_failed"]
+    assert runs(room) == [("a", "success")]
+
+
+def test_two_rows_run_at_once_where_that_is_asked_for(room: Room) -> None:
+    schedule(room, "a", "b")
+
+    async def main() -> None:
+        both = asyncio.Barrier(2)
+        met = asyncio.Event()
+
+        async def meet(run: Run) -> None:
+            await both.wait()
+            met.set()
+
+        async with working(room.dsn, meet, concurrency=2):
+            await asyncio.wait_for(met.wait(), QUICK)
+
+    asyncio.run(main())
+    assert sorted(runs(room)) == [("a", "success"), ("b", "success")]
+
+
+def test_several_workers_share_the_rows_and_run_each_once(room: Room) -> None:
+    names = [f"row-{number}" for number in range(60)]
+    schedule(room, *names)
+
+    async def main() -> Counter[str]:
+        ran: Counter[str] = Counter()
+        done = asyncio.Event()
+
+        async def count(run: Run) -> None:
+            ran[run.function] += 1
+            if len(ran) == len(names):
+                done.set()
+
+        async with AsyncExitStack() as stack:
+            for _ in range(3):
+                await stack.enter_async_context(working(room.dsn, count, concurrency=2))
+            await asyncio.wait_for(done.wait(), QUICK)
+        return ran
+
+    assert asyncio.run(main()) == Counter(names)
+    assert sorted(runs(room)) == sorted((name, "success") for name in names)
+
+
+def test_stop_lets_a_run_finish_and_starts_no_other(room: Room) -> None:
+    schedule(room, "a", "b")
+
+    async def main() -> None:
+        began, may_end = asyncio.Event(), asyncio.Event()
+
+        async def linger(run: Run) -> None:
+            began.set()
+            await may_end.wait()
+
+        async with worker_of(room.dsn, linger) as worker:
+            task = asyncio.create_task(worker.run())
+            await asyncio.wait_for(began.wait(), QUICK)
+            telling = threading.Thread(target=worker.stop)
+            telling.start()
+            telling.join()
+            assert not task.done()
+            may_end.set()
+            await asyncio.wait_for(task, QUICK)
+
+    asyncio.run(main())
+    assert runs(room) == [("a", "success")]
+
+
+def test_a_sleeping_worker_stops_at_once_and_one_told_before_it_began_does_nothing(room: Room) -> None:
+    async def main() -> None:
+        async with working(room.dsn, nothing) as worker:
+            await worker.until(lambda outcome: outcome is None)
+        schedule(room, "a")
+        await asyncio.wait_for(worker.run(), QUICK)
+
+    asyncio.run(main())
+    assert runs(room) == []
+
+
+def test_the_embedded_server_is_started_again_when_whoever_had_started_it_has_ended() -> None:
+    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as base:
+        Path(base).chmod(0o755)
+        place = Path(base) / "postgres"
+        first = EmbeddedPostgres.start(place, fsync=False)
+        asks = Query[int]("select pg_backend_pid()", {}, lambda row: int(row[0]))
+
+        async def main() -> None:
+            database = EmbeddedDatabase(place, first.dsn)
+            before = await database.ask(asks)
+            assert await database.ask(asks) == before
+            first.stop()
+            assert await database.ask(asks) != before
+            await database.close()
+
+        asyncio.run(main())
+        second = EmbeddedPostgres.start(place)
+        assert (second.owned, second.pid != first.pid) == (False, True)
+        os.kill(second.pid, signal.SIGINT)
+        wait_until(lambda: not second.running)

@@ -1,0 +1,133 @@
+"""The sentences of `cronlease explain`, and the words they are made of."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronlease.verbs.rows import Look, PastRun, Schedule
+from cronlease.verbs.sentences import explain
+from cronlease.verbs.table import lines, shown
+from cronlease.verbs.words import in_words, relative
+
+NOW = datetime(2026, 12, 24, 18, tzinfo=UTC)
+REQUEST = "b0e84cf1-f696-41c7-a123-e918b0f5d7b7"
+
+
+def ago(**length: float) -> datetime:
+    return NOW - timedelta(**length)
+
+
+def said(*runs: PastRun, known: set[str] | None = None, **row: Any) -> list[str]:
+    schedule = Schedule(**{"function_name": "prune", "state": "pending", "due": False, "action": "tidy", **row})
+    return explain(Look(NOW, schedule, list(runs), {}), known)
+
+
+def past(status: str, error: str | None = None) -> PastRun:
+    return PastRun(REQUEST, status, "run_due", ago(minutes=4), None if status == "running" else ago(minutes=3), error)
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"once": True}, '"prune" runs the action "tidy" once.'),
+        ({"every": "10m..15m"}, '"prune" runs the action "tidy" every 10m..15m.'),
+        ({}, '"prune" runs the action "tidy" as often as its function or CRONLEASE_EVERY says.'),
+    ],
+)
+def test_it_says_what_it_is(row: dict[str, Any], sentence: str) -> None:
+    assert said(**row)[0] == sentence
+
+
+def test_it_says_how_the_last_run_ended() -> None:
+    assert said()[1] == "No run of it has ended yet."
+    assert said(past("success"))[1] == "Its last run succeeded 3 minutes ago, after 1 minute."
+    failed = past("failed", "ValueError: boom.")
+    assert said(failed)[1] == "Its last run failed 3 minutes ago, after 1 minute: ValueError: boom."
+    assert said(past("running"), failed)[1] == said(failed)[1]
+    forgotten = said(last_run_at=ago(days=40), last_status="partial", last_error="acme was left out", run_count=3)
+    assert forgotten[1] == "Its last run left a part of its work out 40 days ago: acme was left out."
+
+
+def test_it_says_who_runs_it_now_and_until_when() -> None:
+    held: dict[str, Any] = {"locked_by": REQUEST, "locked_until": NOW + timedelta(minutes=2)}
+    *_, running, then = said(past("running"), state="dispatching", **held)
+    assert running.startswith(f"It is running now: request {REQUEST} has had the lease since ")
+    assert "(4 minutes ago), until " in running
+    assert running.endswith("(in 2 minutes) unless it is renewed.")
+    assert "skipped as locked" in then
+
+
+def test_it_says_that_a_lease_ran_out() -> None:
+    stale, due = said(past("running"), state="stale", due=True, locked_by=REQUEST, locked_until=ago(seconds=40))[2:]
+    assert "ran out 40 seconds ago before the run finished" in stale
+    assert "cronlease recover" in stale
+    assert due == "It is due: the next hit, run-due or worker runs it."
+
+
+LATER = NOW + timedelta(minutes=12)
+
+
+@pytest.mark.parametrize(
+    ("row", "parts"),
+    [
+        ({"state": "completed", "once": True, "completed_at": ago(hours=2)}, ("will not run again", "2 hours ago")),
+        (
+            {"state": "paused", "paused_at": ago(days=1), "paused_reason": "the feed is down"},
+            ("will not run: it was paused 1 day ago: the feed is down;", "cronlease schedule resume prune"),
+        ),
+        ({"state": "paused", "paused_at": ago(days=1)}, ("was paused 1 day ago;",)),
+        ({"next_run_at": LATER}, ("not due until ", "in 12 minutes; `cronlease schedule run prune --force`")),
+        ({"next_run_at": LATER, "failures": 1}, ("in 12 minutes: that is the backoff after failing once;",)),
+        ({"next_run_at": LATER, "failures": 3}, ("the backoff after failing 3 times in a row;",)),
+        ({"next_run_at": LATER, "abandoned": 3}, ("the backoff after its runs were abandoned 3 times in a row;",)),
+        ({"next_run_at": LATER, "abandoned": 2}, ("in 12 minutes; ",)),
+        ({"every": "often", "every_is_readable": False, "due": True}, ('It cannot run: "often" is no cadence',)),
+        ({"next_run_at": ago(minutes=5), "due": True}, ("It is due since ", "(5 minutes ago)")),
+        ({}, ("not due at any time",)),
+    ],
+)
+def test_it_says_whether_and_when_it_runs_next(row: dict[str, Any], parts: tuple[str, ...]) -> None:
+    last = said(**row)[-1]
+    assert all(part in last for part in parts), last
+
+
+def test_it_says_what_went_wrong_before_although_it_is_due() -> None:
+    assert said(due=True, abandoned=2)[-1].startswith("Its runs were abandoned twice in a row;")
+    assert said(due=True, failures=1)[-1] == "It has failed once."
+
+
+def test_it_says_that_a_deployment_does_not_know_its_action() -> None:
+    assert said(known={"other"}, due=True)[-1].startswith('No function there is the action "tidy"')
+    assert said(known={"tidy"}, due=True)[-1].startswith("It is due")
+
+
+def test_a_paused_run_in_progress_may_finish() -> None:
+    held: dict[str, Any] = {"locked_by": REQUEST, "locked_until": LATER}
+    assert said(state="dispatching", paused_at=ago(hours=1), **held)[-1].endswith("The run in progress may finish.")
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (timedelta(milliseconds=20), "less than a second"),
+        (timedelta(seconds=1), "1 second"),
+        (timedelta(minutes=12, seconds=40), "12 minutes"),
+        (timedelta(minutes=2, seconds=1), "2 minutes 1 second"),
+        (timedelta(hours=1, minutes=20, seconds=30), "1 hour 20 minutes"),
+        (timedelta(days=3), "3 days"),
+        (timedelta(days=400, hours=5), "400 days"),
+    ],
+)
+def test_a_length_is_said_as_a_person_would(length: timedelta, words: str) -> None:
+    assert in_words(length) == words
+    assert relative(NOW + length, NOW) in (f"in {words}", "now")
+    assert relative(NOW - length, NOW) in (f"{words} ago", "now")
+
+
+def test_a_name_cannot_write_on_the_terminal() -> None:
+    assert shown("a\x1b[2J\nb\tc") == "a?[2J b c"
+    heading, rule, row = lines(("name", "error"), [("x" * 50, "\x07" + "y" * 60)])
+    assert rule.startswith("-" * 40 + "  ")
+    assert row == "x" * 39 + "…  ?" + "y" * 60
+    assert heading.startswith("name ")

@@ -1,0 +1,70 @@
+"""How long the resident loop waits, as a rule without a clock."""
+
+import random
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from cronlease.dispatch import Dispatched
+from cronlease.loop import Pace
+from cronlease.outcome import Outcome, SkipReason, Status
+
+PAUSE = timedelta(seconds=1)
+RAN = Dispatched(Outcome("tick", UUID(int=1), status=Status.SUCCESS))
+UNREADABLE = Dispatched(Outcome("run-due", UUID(int=1), skipped=SkipReason.SCHEDULE_READ_ERROR))
+
+
+class Fixed(random.Random):
+    """Draws what it is told."""
+
+    def __init__(self, drawn: float) -> None:
+        super().__init__()
+        self._drawn = drawn
+
+    def random(self) -> float:
+        return self._drawn
+
+
+def wait(dispatched: Dispatched | None, *, took: float = 0, drawn: float = 0, troubles: int = 0) -> float:
+    seconds, _ = Pace(PAUSE, troubles).after(dispatched, took, Fixed(drawn))
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("due_in", "seconds"),
+    [
+        (timedelta(seconds=12), 12),
+        (timedelta(minutes=5), 60),
+        (None, 60),
+        # Somebody else is claiming all there is: asked again soon, but not without pause.
+        (timedelta(0), 0.1),
+    ],
+)
+def test_it_sleeps_until_the_next_row_is_due_but_never_long(due_in: timedelta | None, seconds: float) -> None:
+    assert wait(Dispatched(None, due_in)) == seconds
+
+
+def test_the_longest_sleep_differs_by_up_to_a_tenth() -> None:
+    assert wait(Dispatched(None), drawn=0.5) == pytest.approx(63)
+    assert wait(Dispatched(None), drawn=1) == pytest.approx(66)
+    assert wait(Dispatched(None, timedelta(seconds=12)), drawn=1) == 12
+
+
+def test_between_two_runs_is_what_the_last_one_left_of_the_pause() -> None:
+    assert wait(RAN) == 1
+    assert wait(RAN, took=0.4) == pytest.approx(0.6)
+    assert wait(RAN, took=7) == 0
+
+
+@pytest.mark.parametrize("trouble", [UNREADABLE, None], ids=["unreadable", "raised"])
+def test_trouble_is_waited_out_longer_each_time_and_forgotten_after_a_success(trouble: Dispatched | None) -> None:
+    pace, waits = Pace(PAUSE), []
+    for _ in range(8):
+        seconds, pace = pace.after(trouble, 0, Fixed(0))
+        waits.append(seconds)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    for fine in (Dispatched(None), RAN):
+        _, calm = pace.after(fine, 0, Fixed(0))
+        assert calm == Pace(PAUSE)
+    assert wait(trouble, troubles=100_000) == 60

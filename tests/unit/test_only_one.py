@@ -1,0 +1,48 @@
+"""The lock file of run-due: one at a time on one machine, for each database."""
+
+from pathlib import Path
+
+import pytest
+
+from cronlease.conninfo import place_of
+from cronlease.settings import Settings
+from cronlease.trouble import Unreachable
+from cronlease.verbs.only_one import only_one
+
+HERE = Settings(database_url="postgresql://me:secret@db.example/one")
+THERE = Settings(database_url="postgresql://me:secret@db.example/two")
+
+
+@pytest.fixture(autouse=True)
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CRONLEASE_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def test_a_second_one_is_told_and_another_database_is_not_in_the_way(data_dir: Path) -> None:
+    with (
+        only_one(HERE) as first,
+        only_one(HERE) as second,
+        only_one(THERE) as other,
+        only_one(Settings()) as embedded,
+    ):
+        assert (first, second, other, embedded) == (True, False, True, True)
+        assert len(list(data_dir.iterdir())) == 3
+    with only_one(HERE) as again:
+        assert again
+
+
+def test_where_no_file_can_be_written_it_goes_on_without(data_dir: Path) -> None:
+    data_dir.write_text("not a directory")
+    with only_one(HERE) as alone:
+        assert alone
+
+
+def test_a_place_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert place_of("postgresql://me:secret@db.example/one") == "host=db.example port=5432 dbname=one user=me"
+    other_password = "host=db.example dbname=one user=me password=other"
+    assert place_of(other_password) == place_of("postgresql://me:secret@db.example/one")
+    monkeypatch.setenv("PGHOST", "elsewhere.example")
+    assert "host=elsewhere.example" in place_of("")
+    with pytest.raises(Unreachable):
+        place_of("postgresql://me:sec@ret@db.example/one/")
