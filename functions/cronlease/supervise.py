@@ -13,6 +13,7 @@ from typing import Any
 
 from cronlease.database import Database
 from cronlease.lease import Heartbeat, Lease
+from cronlease.lifecycle import process
 from cronlease.logs import log
 
 _MOST_GRACE_SECONDS = 5.0
@@ -27,10 +28,14 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
         if not loop.is_closed():
             loop.call_soon_threadsafe(nudged.set)
 
+    def interrupt() -> None:
+        lease.interrupted = True
+        nudged.set()
+
     is_async = inspect.iscoroutinefunction(job)
     task = asyncio.ensure_future(job(run) if is_async else _in_thread(job, run))
     try:
-        with Heartbeat(lease, database, nudge):
+        with Heartbeat(lease, database, nudge), process.interruptible(interrupt):
             await _until_done(task, lease, nudged)
             if not task.done():
                 await _end(task, lease, cancel=is_async)
@@ -45,12 +50,12 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
 
 
 async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.Event) -> None:
-    """Until the job is done, or its lease or its time is."""
+    """Until the job is done, or its lease or its time is, or the process's."""
     waiter = asyncio.ensure_future(nudged.wait())
     try:
         while not task.done():
             await asyncio.wait({task, waiter}, timeout=lease.seconds_left, return_when=asyncio.FIRST_COMPLETED)
-            if lease.lost or lease.overdue:
+            if lease.lost or lease.overdue or lease.interrupted:
                 return
             if waiter.done():
                 nudged.clear()

@@ -39,6 +39,44 @@ def test_outside_a_terminal_each_line_is_one_json_object() -> None:
     assert "ValueError: two" in second["exception"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "trace", "span", "sampled"),
+    [
+        ({"traceparent": f"00-{'ab' * 16}-00f067aa0ba902b7-01"}, "ab" * 16, "00f067aa0ba902b7", True),
+        ({"x-cloud-trace-context": f"{'CD' * 16}/255;o=1"}, "cd" * 16, f"{255:016x}", True),
+        ({"x-cloud-trace-context": "cd" * 16}, "cd" * 16, "0" * 16, False),
+        (
+            {"x-cloud-trace-context": f"{'cd' * 16}/1;o=1", "traceparent": f"00-{'ab' * 16}-{'1' * 16}-00"},
+            "ab" * 16,
+            "1" * 16,
+            False,
+        ),
+        ({"x-cloud-trace-context": "\xff", "traceparent": "00-00"}, None, None, None),
+    ],
+)
+def test_a_line_says_which_trace_and_run_it_belongs_to(
+    headers: dict[str, str],
+    trace: str | None,
+    span: str | None,
+    sampled: bool | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "acme")
+    stream = io.StringIO()
+    logs.configure("INFO", stream)
+    token = logs.headers.set([(name.encode(), value.encode("latin-1")) for name, value in headers.items()])
+    try:
+        logs.log(logging.INFO, "Ran f", action="run_finished", function="f", request_id="7", fetched=3)
+    finally:
+        logs.headers.reset(token)
+    line = json.loads(stream.getvalue())
+    assert line.get("logging.googleapis.com/trace") == (trace and f"projects/acme/traces/{trace}")
+    assert line.get("logging.googleapis.com/spanId") == span
+    assert line.get("logging.googleapis.com/trace_sampled") == sampled
+    labels = {"request_id": "7", "function": "f", "action": "run_finished"}
+    assert line["logging.googleapis.com/labels"] == labels
+
+
 def test_in_a_terminal_a_line_is_a_sentence() -> None:
     stream = Terminal()
     logs.configure("INFO", stream)

@@ -63,7 +63,12 @@ def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
         ("CRONLEASE_EVERY", "15m..10m", "CRONLEASE_EVERY: '15m..10m' is upside down: write 10m..15m"),
         ("CRONLEASE_POOLER", "maybe", "CRONLEASE_POOLER: 'maybe' is not one of auto, none, transaction"),
         ("CRONLEASE_BACKOFF_GROWTH", "0.5", "CRONLEASE_BACKOFF_GROWTH: '0.5' is not a number from 1 to 10"),
-        ("CRONLEASE_AUTH", "token", "CRONLEASE_AUTH: 'token' is not built yet"),
+        ("CRONLEASE_AUTH", "magic", "CRONLEASE_AUTH: 'magic' is not one of none, iam, oidc, token"),
+        ("CRONLEASE_TOKEN", "short", "CRONLEASE_TOKEN: a token has at least 16 ASCII characters"),
+        ("CRONLEASE_OIDC_KEYS_URL", "file:///keys", "CRONLEASE_OIDC_KEYS_URL: it is not an address that starts with"),
+        ("CRONLEASE_ALLOW_FORCE", "yes", "CRONLEASE_ALLOW_FORCE: 'yes' is not one of 0, 1"),
+        ("CRONLEASE_DRAIN_SECONDS", "6s", "CRONLEASE_DRAIN_SECONDS: '6s' is not a number from 0 to 3600"),
+        ("CRONLEASE_DISPATCH_PAUSE", "soon", "CRONLEASE_DISPATCH_PAUSE: 'soon' is not a duration"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_refused_in_one_sentence(name: str, value: str, sentence: str) -> None:
@@ -91,3 +96,19 @@ def test_a_functions_own_lease_is_checked_too() -> None:
     with pytest.raises(SettingsError, match="CRONLEASE_ACQUIRE_TIMEOUT is 8s"):
         settings.check(lease=timedelta(seconds=5))
     settings.check(backoff=Every.parse("1s..2s"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"CRONLEASE_AUTH": "token"}, ["CRONLEASE_TOKEN", "CRONLEASE_TOKEN_FILE"]),
+        ({"CRONLEASE_AUTH": "oidc"}, ["CRONLEASE_OIDC_AUDIENCE", "CRONLEASE_OIDC_EMAILS"]),
+        ({"CRONLEASE_AUTH": "oidc", "CRONLEASE_OIDC_AUDIENCE": "https://x"}, ["CRONLEASE_OIDC_EMAILS"]),
+    ],
+)
+def test_a_way_to_check_callers_that_lacks_its_means_is_refused(
+    environment: dict[str, str], words: list[str]
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(environment)
+    assert all(word in str(refused.value) for word in words)

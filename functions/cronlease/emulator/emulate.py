@@ -29,7 +29,7 @@ _LAST_ANSWERS_SECONDS = 5.0
 _FEED_LATENCY = 3.0
 # Scaled down so that a success, not_due and locked are all seen within half a minute.
 _CADENCE = {"CRONLEASE_EVERY": "6s..9s", "CRONLEASE_BACKOFF": "8s..12s", "CRONLEASE_LEASE": "20s"}
-_LOOPBACK = {"CRONLEASE_AUTH": "none", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+_LOOPBACK = {"CRONLEASE_AUTH": "none", "CRONLEASE_ALLOW_FORCE": "1", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 # DEBUG would make the framework start its development server; the others say that we are on a platform.
 _MISLEADING = {"DEBUG", "K_SERVICE", "KUBERNETES_SERVICE_HOST"}
 

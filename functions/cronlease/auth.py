@@ -1,0 +1,98 @@
+"""Who may call. Decided before anything else is touched: a caller who is not let in costs no connection.
+
+none    everybody, but force and args only where CRONLEASE_ALLOW_FORCE says so
+iam     whoever the platform lets through: it has verified the caller and taken the signature off the token
+token   a shared secret as a bearer token; several are let in, so that one can replace another
+oidc    a Google ID token that we verify ourselves, of an address on the list
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from cronlease.hit import Refused
+from cronlease.job import Hit
+from cronlease.settings import Settings, SettingsError, tokens
+
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+_LONGEST_TOKEN = 8192
+
+Headers = list[tuple[bytes, bytes]]
+Admit = Callable[[Headers], Awaitable[None]]
+
+
+def guard(settings: Settings) -> Admit | None:
+    """What lets a caller in or raises Refused; None where everybody is. Raises SettingsError."""
+    if settings.auth == "token":
+        return _Tokens(settings).admit
+    if settings.auth == "oidc":
+        try:
+            from cronlease.oidc import IdTokens
+        except ImportError:
+            raise SettingsError("CRONLEASE_AUTH is oidc, which needs PyJWT: pip install 'cronlease[oidc]'") from None
+        return IdTokens(settings, bearer, refusal).admit
+    return None
+
+
+def check_hit(settings: Settings, hit: Hit) -> None:
+    """Raises Refused when an unknown caller asks for more than what is due."""
+    if settings.auth == "none" and not settings.allow_force and (hit.force or hit.args):
+        sentence = (
+            "force and args are not for callers nobody has checked: set CRONLEASE_AUTH, or CRONLEASE_ALLOW_FORCE=1"
+        )
+        raise Refused(403, "forbidden", sentence)
+
+
+def bearer(headers: Headers) -> str:
+    """The token that came with the request. Raises Refused."""
+    given = [value for name, value in headers if name == b"authorization"]
+    if not given:
+        raise refusal("send the header Authorization: Bearer <token>")
+    scheme, _, token = given[0].decode("latin-1").partition(" ")
+    token = token.strip()
+    if len(given) > 1 or scheme.lower() != "bearer" or not 0 < len(token) <= _LONGEST_TOKEN:
+        raise refusal("the Authorization header is not one bearer token: send Authorization: Bearer <token>")
+    return token
+
+
+def refusal(sentence: str, http_status: int = 401) -> Refused:
+    reason = "unauthorized" if http_status == 401 else "forbidden" if http_status == 403 else "unavailable"
+    refused = Refused(http_status, reason, sentence)
+    if http_status == 401:
+        refused.headers = dict(_CHALLENGE)
+    return refused
+
+
+class _Tokens:
+    """The shared secrets; those in a file are read again when it changes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._given = [token.encode() for token in settings.token]
+        self._file = settings.token_file
+        self._seen: Any = None
+        self._in_file: list[bytes] = []
+        self._known()
+
+    async def admit(self, headers: Headers) -> None:
+        token = bearer(headers).encode("utf-8", "replace")
+        # All of them, always: how long it takes says nothing of which one was nearly right.
+        matches = [hmac.compare_digest(token, known) for known in self._known()]
+        if not any(matches):
+            raise refusal("this token is not known here: check it against CRONLEASE_TOKEN or CRONLEASE_TOKEN_FILE")
+
+    def _known(self) -> list[bytes]:
+        if self._file is not None:
+            self._read(self._file)
+        return self._given + self._in_file
+
+    def _read(self, file: Path) -> None:
+        try:
+            now = file.stat()
+            if (now.st_mtime_ns, now.st_ino, now.st_size) != self._seen:
+                self._in_file = [token.encode() for token in tokens(file.read_text())]
+                self._seen = (now.st_mtime_ns, now.st_ino, now.st_size)
+        except (OSError, ValueError) as error:
+            if self._seen is None:
+                raise SettingsError(f"CRONLEASE_TOKEN_FILE cannot be used: {error}") from None
+            # A file that is just being replaced must not lock everybody out: the last good tokens stay.

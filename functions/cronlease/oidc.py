@@ -1,0 +1,121 @@
+"""ID tokens that we verify ourselves: issuer, audience, signature, expiry, and an address on the list.
+
+The issuer's keys are kept for an hour. A token with a key that is not among them makes us ask again, but not more
+often than once a minute: a stranger cannot make us ask.
+"""
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+
+from cronlease.settings import Settings
+
+_KEEP_KEYS_SECONDS = 3600.0
+_ASK_AGAIN_SECONDS = 60.0
+_MOST_KEY_BYTES = 1024 * 1024
+_ALGORITHMS = ("RS256", "ES256")
+_REMOVED = "SIGNATURE_REMOVED_BY_GOOGLE"
+
+
+class Keys:
+    """The issuer's public keys by their ID."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._asked_at: float | None = None
+        self._lock = asyncio.Lock()
+
+    async def get(self, key_id: str) -> jwt.PyJWK | None:
+        """Raises OSError while no keys could be had at all."""
+        if key_id not in self._keys or self._age() > _KEEP_KEYS_SECONDS:
+            async with self._lock:
+                if self._age() > (_ASK_AGAIN_SECONDS if key_id not in self._keys else _KEEP_KEYS_SECONDS):
+                    await self._ask()
+        return self._keys.get(key_id)
+
+    def _age(self) -> float:
+        return float("inf") if self._asked_at is None else time.monotonic() - self._asked_at
+
+    async def _ask(self) -> None:
+        try:
+            found = await asyncio.to_thread(self._fetch)
+        except (OSError, ValueError, jwt.PyJWTError) as error:
+            if not self._keys:
+                raise OSError(str(error)) from None
+            found = self._keys
+        self._keys, self._asked_at = found, time.monotonic()
+
+    def _fetch(self) -> dict[str, jwt.PyJWK]:
+        with urllib.request.urlopen(self._url, timeout=5) as answer:  # noqa: S310 (settings take http and https only)
+            keys = jwt.PyJWKSet.from_dict(json.loads(answer.read(_MOST_KEY_BYTES))).keys
+        return {key.key_id: key for key in keys if key.key_id}
+
+
+class IdTokens:
+    """Lets callers in by their ID token."""
+
+    def __init__(self, settings: Settings, bearer: Callable[[Any], str], refusal: Callable[..., Exception]) -> None:
+        self._audience = settings.oidc_audience
+        self._emails = {email.lower() for email in settings.oidc_emails}
+        issuer = settings.oidc_issuer
+        # Google writes its own both ways.
+        self._issuers = [issuer, issuer.removeprefix("https://")]
+        self._keys = Keys(settings.oidc_keys_url)
+        self._bearer = bearer
+        self._refusal = refusal
+
+    async def admit(self, headers: list[tuple[bytes, bytes]]) -> None:
+        token = self._bearer(headers)
+        if token.endswith("." + _REMOVED):
+            raise self._refusal(
+                "the platform has verified this token and taken its signature off: set CRONLEASE_AUTH=iam"
+            )
+        claims = self._claims(token, await self._key(token))
+        email = str(claims.get("email", "")).lower()
+        if not email or claims.get("email_verified") is not True:
+            raise self._refusal("the token has no verified e-mail address: ask for one with the format full", 403)
+        if email not in self._emails:
+            raise self._refusal("this caller is not on the list CRONLEASE_OIDC_EMAILS", 403)
+
+    async def _key(self, token: str) -> jwt.PyJWK:
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise self._refusal("the bearer token is not an ID token") from None
+        key_id = header.get("kid")
+        if header.get("alg") not in _ALGORITHMS or not isinstance(key_id, str):
+            raise self._refusal(f"the token is not signed by a known key with one of {', '.join(_ALGORITHMS)}")
+        try:
+            key = await self._keys.get(key_id)
+        except OSError:
+            raise self._refusal("the issuer's keys cannot be had right now: try again", 503) from None
+        if key is None:
+            raise self._refusal("the token is signed with a key that its issuer does not have")
+        return key
+
+    def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(_ALGORITHMS),
+                audience=self._audience,
+                issuer=self._issuers,
+                leeway=10,
+                options={"require": ["exp", "iat", "aud", "iss"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise self._refusal("the token has expired: send a new one") from None
+        except jwt.InvalidAudienceError:
+            raise self._refusal("the token is for another audience than CRONLEASE_OIDC_AUDIENCE") from None
+        except jwt.InvalidIssuerError:
+            raise self._refusal("the token is from another issuer than CRONLEASE_OIDC_ISSUER") from None
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            raise self._refusal("the token cannot be verified: its signature or its claims are wrong") from None
+        return claims
