@@ -19,8 +19,11 @@ def is_spawned(environ: Mapping[str, str] | None = None) -> bool:
 
 def parent(environ: Mapping[str, str] | None = None) -> UUID | None:
     """The run that this process descends from, where it says so in words we can read."""
+    given = (os.environ if environ is None else environ).get(SPAWNED)
+    if not given:
+        return None
     try:
-        return UUID((os.environ if environ is None else environ).get(SPAWNED, ""))
+        return UUID(given)
     except ValueError:
         return None
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from cronlease.cadence import Backoff, Every
 from cronlease.settings import Limits, Settings
@@ -55,4 +54,3 @@ class Hit(NamedTuple):
     schedule_time: str | None = None
     force: bool = False
     args: Mapping[str, Any] = MappingProxyType({})
-    parent: UUID | None = None

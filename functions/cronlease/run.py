@@ -185,7 +185,7 @@ async def run_once(
         args=hit.args,
         backoff=job.backoff.band.high,
         actions=jobs,
-        parent=hit.parent,
+        parent=cascade.parent(),
     )
     rows = (job.name,) if function == job.name and job.has_row else ()
     claimed = await claim(function, request_id, query, database, settings, limits.acquire, rows)

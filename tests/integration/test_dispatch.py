@@ -244,3 +244,12 @@ def test_a_row_names_its_action_and_a_hit_runs_that(actions: Actions, dsn: str) 
     assert actions.query("select count(*) from refresh_runs") == [(0,)]
     assert asyncio.run(hit(actions.jobs)).status is Status.SUCCESS
     assert actions.ran == ["tick"]
+
+
+def test_a_run_in_a_spawned_process_knows_its_parent(actions: Actions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doors of such a process are shut; a program that opens the room by itself is not stopped, but recorded."""
+    parent = "6f2c1d9e-3c5b-4c0e-9d53-0f2a5a4d7e11"
+    monkeypatch.setenv("CRONLEASE_SPAWNED", parent)
+    actions.schedule("child")
+    actions.run_due()
+    assert actions.query("select function_name, parent_request_id::text from refresh_runs") == [("child", parent)]
