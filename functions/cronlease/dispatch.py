@@ -3,6 +3,7 @@
 Which row is whose is decided in the wall (claim_due_refresh); here is only when to stop.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -78,9 +79,9 @@ class Dispatcher:
         self._own_rows = [job.name for job in jobs.values() if job.has_row]
         self._rows_are_there = False
 
-    async def one(self, *, trigger: str = "run_due", most: timedelta | None = None) -> Dispatched:
-        """Claims the oldest due row and runs it, for at most so long. Never raises for what a run or a database can
-        do wrong."""
+    async def one(self, *, trigger: str = "run_due", stop_at: float = math.inf) -> Dispatched:
+        """Claims the oldest due row and runs it; not done at stop_at, on the monotonic clock, it is interrupted, and
+        due at once. Never raises for what a run or a database can do wrong."""
         request_id, asked_at = uuid4(), time.monotonic()
         claimed = await self._claim(request_id, trigger)
         if not claimed.acquired and await self._makes_rows():
@@ -91,24 +92,22 @@ class Dispatcher:
             return Dispatched(None, claimed.due_in)
         assert claimed.action is not None, "a claim names its action"
         assert claimed.function_name is not None, "a claim of what is due names its row"
-        job = self._jobs[claimed.action]
-        if most is not None and most < job.limits.max_run:
-            job = job._replace(limits=job.limits._replace(max_run=most))
-        outcome = await run_claimed(job, claimed.function_name, request_id, claimed, self._database, asked_at)
-        return Dispatched(outcome)
+        job, name = self._jobs[claimed.action], claimed.function_name
+        return Dispatched(await run_claimed(job, name, request_id, claimed, self._database, asked_at, stop_at))
 
     async def run_due(self, on_outcome: Callable[[Outcome], None] = lambda _: None) -> Report:
         """Runs what is due until nothing is, or until another run might not end in time."""
         budget = self._settings.limits().max_run.total_seconds()
         pause = self._settings.dispatch_pause.total_seconds()
-        began, longest = time.monotonic(), 0.0
+        ends_at, longest = time.monotonic() + budget, 0.0
         ran: list[Outcome] = []
         failed: list[Outcome] = []
-        while (left := began + budget - time.monotonic()) > longest * _ROOM_FOR_ANOTHER:
+        while ends_at - time.monotonic() > longest * _ROOM_FOR_ANOTHER:
             if process.draining:
                 return Report(tuple(ran), tuple(failed), reason=SkipReason.SHUTTING_DOWN)
             started = time.monotonic()
-            outcome, _ = await self.one(most=timedelta(seconds=left))
+            # The first has all of its own time: one that never ends must fail, or it would always be the first.
+            outcome, _ = await self.one(stop_at=ends_at if ran or failed else math.inf)
             if outcome is None:
                 break
             if outcome.skipped is not None:

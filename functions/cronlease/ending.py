@@ -64,7 +64,7 @@ class Ending:
         if isinstance(error, CommitUnknown):
             return await self._unknown(error)
         if self._lease.interrupted and not isinstance(error, LeaseLost):
-            text = "interrupted: the process was told to stop before the run was done"
+            text = "interrupted: the process was told to stop, or had no more time, before the run was done"
             return await self._badly(FailReason.INTERRUPTED, text, None)
         # Only a job that we cancelled ended for the sake of its lease or time; its own error is its own failure.
         # Where the lease may be gone too, the fence decides whether the end can still be written.

@@ -5,6 +5,7 @@ Nothing here protects the data: the fence in the database does. This only ends a
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -34,8 +35,8 @@ class Lease:
         self._taken = False
         self._resting = False
         self._closed = False
-        # The process was told to stop and this run has had its time: it ends, and is not a failure.
-        self.interrupted = False
+        # When somebody else's time is over, a dispatcher's for instance: the run ends then, and is not a failure.
+        self.stop_at = math.inf
         # While it is set, a cancellation would leave the commit unknown; whoever wants to cancel waits.
         self.committing = False
 
@@ -50,6 +51,11 @@ class Lease:
     def overdue(self) -> bool:
         """The run is older than it may be."""
         return time.monotonic() >= self.run_until
+
+    @property
+    def interrupted(self) -> bool:
+        """The run has to end though its lease and its own time would last."""
+        return time.monotonic() >= self.stop_at
 
     @property
     def closed(self) -> bool:
@@ -72,7 +78,7 @@ class Lease:
         if self.lost:
             raise LeaseLost(f"run {self.request_id} no longer holds the lease of {self.function!r}")
         if self.interrupted:
-            raise TimeIsUp("the process was told to stop")
+            raise TimeIsUp("the process was told to stop, or has no more time for this run")
         if self.overdue:
             raise TimeIsUp(f"the run is older than {written(self.limits.max_run)}, CRONLEASE_MAX_RUN")
 

@@ -4,6 +4,7 @@ claim -> work under a heartbeat -> finish. What a job sees of it is a Run.
 """
 
 import logging
+import math
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -197,11 +198,19 @@ async def run_once(
 
 
 async def run_claimed(
-    job: Job, function: str, request_id: UUID, claimed: Claim, database: Database, asked_at: float
+    job: Job,
+    function: str,
+    request_id: UUID,
+    claimed: Claim,
+    database: Database,
+    asked_at: float,
+    stop_at: float = math.inf,
 ) -> Outcome:
-    """The run of a claim that was granted: work under a heartbeat, then the end, written once."""
+    """The run of a claim that was granted: work under a heartbeat, then the end, written once. What is not done at
+    stop_at, on the monotonic clock, is interrupted."""
     assert claimed.fence is not None, "a claim that was granted has a fence"
     lease = Lease(function, request_id, claimed.fence, job.limits, asked_at)
+    lease.stop_at = stop_at
     run = Run(job, lease, claimed, database)
     error = await supervise(job.function, run, lease, database)
     return await Ending(run, lease, database, asked_at).of(error)

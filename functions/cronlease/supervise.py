@@ -8,6 +8,7 @@ import contextvars
 import inspect
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
             loop.call_soon_threadsafe(nudged.set)
 
     def interrupt() -> None:
-        lease.interrupted = True
+        lease.stop_at = 0.0
         nudged.set()
 
     is_async = inspect.iscoroutinefunction(job)
@@ -54,7 +55,8 @@ async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.E
     waiter = asyncio.ensure_future(nudged.wait())
     try:
         while not task.done():
-            await asyncio.wait({task, waiter}, timeout=lease.seconds_left, return_when=asyncio.FIRST_COMPLETED)
+            left = min(lease.seconds_left, max(0.0, lease.stop_at - time.monotonic()))
+            await asyncio.wait({task, waiter}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if lease.lost or lease.overdue or lease.interrupted:
                 return
             if waiter.done():

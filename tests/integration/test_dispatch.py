@@ -12,6 +12,7 @@ from cronlease import Run, SkipReason, Status, schedule_action
 from cronlease.database import Database
 from cronlease.dispatch import Dispatcher, Report
 from cronlease.job import Job
+from cronlease.outcome import FailReason
 from cronlease.settings import load
 from cronlease.trouble import AlreadyThere, StillRunning
 
@@ -30,8 +31,17 @@ class Actions:
     async def note(self, run: Run) -> None:
         self.ran.append(run.function)
 
-    def add(self, name: str, function: Callable[[Run], Any], *, has_row: bool = False, **times: Any) -> None:
-        self.jobs[name] = Job.of(function, SETTINGS, name=name, has_row=has_row, **times)
+    def add(
+        self,
+        name: str,
+        function: Callable[[Run], Any],
+        *,
+        has_row: bool = False,
+        limits: dict[str, str] | None = None,
+        **times: Any,
+    ) -> None:
+        settings = load(limits) if limits else SETTINGS
+        self.jobs[name] = Job.of(function, settings, name=name, has_row=has_row, **times)
 
     def schedule(self, name: str, action: str = "note", **when: Any) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as conn:
@@ -154,6 +164,25 @@ def test_the_budget_ends_it_before_another_run_might_not_fit(actions: Actions) -
     assert 1 <= len(report.ran) <= 2
     assert report.failed == ()
     assert report.as_json()["remaining"] == 4 - len(report.ran)
+
+
+def test_a_run_that_the_budget_cuts_off_is_first_next_time_and_then_has_all_of_its_own(actions: Actions) -> None:
+    async def endless(run: Run) -> None:
+        await asyncio.sleep(60)
+
+    actions.add("endless", endless, limits={"CRONLEASE_MAX_RUN": "1s"})
+    actions.schedule("quick")
+    actions.schedule("endless", "endless")
+    row = "select failures, last_status, locked_by, next_run_at <= clock_timestamp() from refresh_status"
+    row += " where function_name = 'endless'"
+
+    report = actions.run_due(CRONLEASE_MAX_RUN="1s", CRONLEASE_LEASE="30s")
+    assert [outcome.status for outcome in report.failed] == [Status.INTERRUPTED]
+    assert actions.query(row) == [(0, "interrupted", None, True)]
+
+    report = actions.run_due(CRONLEASE_MAX_RUN="1s", CRONLEASE_LEASE="30s")
+    assert [outcome.failed for outcome in report.failed] == [FailReason.DEADLINE]
+    assert actions.query(row) == [(1, "failed", None, False)]
 
 
 def test_dispatches_keep_their_distance(actions: Actions) -> None:
