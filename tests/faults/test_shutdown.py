@@ -155,7 +155,7 @@ def test_the_command_line_ends_as_a_server_does(room: Room, tmp_path: Path, verb
         "select locked_by, failures, last_status, next_run_at <= clock_timestamp() from refresh_schedule"
     )
     assert sorted(rows, key=str) == [(None, 0, "interrupted", True), (None, 0, None, True)]
-    # An interrupted run is no success; a worker is there to be stopped. Another signal when all is freed just ends it.
+    # An interrupted run is no success; a worker is there to be stopped. A third signal finds all freed, and ends it.
     well = 0 if verb == "worker" else 1
     assert process.returncode in ([well] if signals == 1 else [well, -signal.SIGTERM])
     assert connections(room) == 0
