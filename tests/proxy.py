@@ -1,50 +1,136 @@
-"""A TCP proxy before Postgres that can misbehave: pass, cut, fall silent, or lose one message and what comes back."""
+"""A TCP proxy before Postgres that can misbehave: pass, cut, fall silent, stall, hold one message, or lose one."""
 
 import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 
+@dataclass
+class Held:
+    """A message that waits in the proxy: itself on its way to the server (request), or its answer (reply)."""
+
+    text: bytes
+    what: str
+    reached: threading.Event = field(default_factory=threading.Event)
+    dropped: bool = False
+    _go: threading.Event = field(default_factory=threading.Event)
+
+    def release(self) -> None:
+        """It goes on as if nothing had happened."""
+        self._go.set()
+
+    def drop(self) -> None:
+        """It is never delivered: its connection ends."""
+        self.dropped = True
+        self._go.set()
+
+    def wait(self) -> bool:
+        """Whether it may go on."""
+        self.reached.set()
+        self._go.wait()
+        return not self.dropped
+
+
+@dataclass
+class Link:
+    """One connection through the proxy, and what is to become of the next answer on it."""
+
+    client: socket.socket
+    server: socket.socket
+    deaf: bool = False
+    held: Held | None = None
+
+
 class Proxy:
-    """Forwards to the server of a DSN. `silent` swallows everything both ways; `losing` waits for a text on its way
-    to the server and then ends that connection: before the server sees it, or after, with the answer lost."""
+    """Forwards to the server of a DSN. `silent` swallows everything both ways; stalled, it keeps everything and
+    delivers it when healed, as a network does; `lose` waits for a text on its way to the server and then ends that
+    connection: before the server sees it, or after, with the answer lost; `hold` keeps such a message."""
 
     def __init__(self, dsn: str) -> None:
-        target = conninfo_to_dict(dsn)
-        self._target = (str(target.get("host", "127.0.0.1")), int(target.get("port") or 5432))
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._links: list[tuple[socket.socket, socket.socket]] = []
+        self.lead_to(dsn)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listener.getsockname()[1]
+        self._links: list[Link] = []
         self._lock = threading.Lock()
-        self.dsn = make_conninfo(dsn, host="127.0.0.1", port=self._listener.getsockname()[1])
-        self.silent = False
+        self.dsn = make_conninfo(dsn, host="127.0.0.1", port=self.port)
+        self._speaking = threading.Event()
+        self._speaking.set()
         self.refusing = False
         self.losing: tuple[bytes, str] | None = None
         self.lost = 0
         self.connections = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._waiting: Held | None = None
+        self._all_held: list[Held] = []
+        self._flowing = threading.Event()
+        self._flowing.set()
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    @property
+    def silent(self) -> bool:
+        return not self._speaking.is_set()
+
+    @silent.setter
+    def silent(self, silent: bool) -> None:
+        (self._speaking.clear if silent else self._speaking.set)()
+
+    def lead_to(self, dsn: str) -> None:
+        """New connections go to that server: one that restarted has another port."""
+        target = conninfo_to_dict(dsn)
+        self._target = (str(target.get("host", "127.0.0.1")), int(target.get("port") or 5432))
 
     def lose(self, text: bytes, what: str) -> None:
         """what: request (the server never sees the text) or reply (the server acts on it, nobody hears)."""
         self.losing = (text, what)
+
+    def hold(self, text: bytes, what: str = "request") -> Held:
+        """Holds the next message with that text, or the answer to it."""
+        self._waiting = Held(text, what)
+        self._all_held.append(self._waiting)
+        return self._waiting
+
+    def drop_held(self) -> None:
+        """Nothing is held any more, nor waited for."""
+        self._waiting, held, self._all_held = None, self._all_held, []
+        for each in held:
+            each.drop()
+
+    def stall(self) -> None:
+        self._flowing.clear()
+
+    def heal(self) -> None:
+        self._flowing.set()
+
+    def shut(self) -> None:
+        """Nobody listens at the port any more, and what was connected is not."""
+        _close(self._listener)
+        self.cut()
+
+    def reopen(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def cut(self) -> None:
         """Ends every connection there is; new ones pass."""
         with self._lock:
             links, self._links = self._links, []
         for link in links:
-            _end(*link)
+            _end(link)
 
     def close(self) -> None:
-        self._listener.close()
+        _close(self._listener)
+        self.drop_held()
+        self._flowing.set()
+        self._speaking.set()
         self.cut()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             self.connections += 1
@@ -56,35 +142,73 @@ class Proxy:
             except OSError:
                 client.close()
                 continue
+            link = Link(client, server)
             with self._lock:
-                self._links.append((client, server))
-            deaf = threading.Event()
-            threading.Thread(target=self._pump, args=(client, server, True, deaf), daemon=True).start()
-            threading.Thread(target=self._pump, args=(server, client, False, deaf), daemon=True).start()
+                self._links.append(link)
+            for pump in (self._pump_to_server, self._pump_to_client):
+                threading.Thread(target=pump, args=(link,), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool, deaf: threading.Event) -> None:
+    def _pump_to_server(self, link: Link) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if self.silent or (deaf.is_set() and not to_server):
-                    if deaf.is_set():
-                        # The server has answered the message whose reply is to be lost: it has acted on it.
-                        break
+            while data := link.client.recv(65536):
+                self._flowing.wait()
+                if self.silent:
                     continue
-                if to_server and self.losing and self.losing[0] in data:
-                    what, self.losing = self.losing[1], None
-                    self.lost += 1
-                    if what == "request":
-                        break
-                    deaf.set()
-                sink.sendall(data)
-        _end(source, sink)
+                if not (self._may_be_lost(link, data) and self._may_be_held(link, data)):
+                    break
+                link.server.sendall(data)
+        self._over(link)
 
-
-def _end(*sockets: socket.socket) -> None:
-    for each in sockets:
+    def _pump_to_client(self, link: Link) -> None:
         with contextlib.suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
-        each.close()
+            while data := link.server.recv(65536):
+                self._flowing.wait()
+                if link.deaf:
+                    # The server has answered the message whose reply is to be lost: it has acted on it.
+                    break
+                if self.silent:
+                    continue
+                if link.held is not None and not link.held.wait():
+                    break
+                link.held = None
+                link.client.sendall(data)
+        self._over(link)
+
+    def _over(self, link: Link) -> None:
+        """A network that delivers nothing does not deliver the end of a connection either."""
+        self._speaking.wait()
+        self._flowing.wait()
+        _end(link)
+
+    def _may_be_lost(self, link: Link, data: bytes) -> bool:
+        """Whether the message may go on; where its reply is to be lost, it may."""
+        if self.losing is None or self.losing[0] not in data:
+            return True
+        what, self.losing = self.losing[1], None
+        self.lost += 1
+        link.deaf = what == "reply"
+        return link.deaf
+
+    def _may_be_held(self, link: Link, data: bytes) -> bool:
+        held = self._waiting
+        if held is None or held.text not in data:
+            return True
+        self._waiting = None
+        if held.what == "request":
+            return held.wait()
+        link.held = held
+        return True
+
+
+def _end(link: Link) -> None:
+    _close(link.client)
+    _close(link.server)
+
+
+def _close(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()
 
 
 @contextlib.contextmanager

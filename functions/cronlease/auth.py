@@ -13,6 +13,7 @@ from typing import Any
 
 from cronlease.hit import Refused
 from cronlease.job import Hit
+from cronlease.logs import hide
 from cronlease.settings import Settings, SettingsError, tokens
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -90,7 +91,9 @@ class _Tokens:
         try:
             now = file.stat()
             if (now.st_mtime_ns, now.st_ino, now.st_size) != self._seen:
-                self._in_file = [token.encode() for token in tokens(file.read_text())]
+                found = tokens(file.read_text())
+                hide(*found)
+                self._in_file = [token.encode() for token in found]
                 self._seen = (now.st_mtime_ns, now.st_ino, now.st_size)
         except (OSError, ValueError) as error:
             if self._seen is None:

@@ -52,7 +52,7 @@ async def claim(
     except SchemaMissing as trouble:
         why = f"{trouble}: {_OWNER}"
     except NotPermitted as trouble:
-        why = f"{trouble}: grant that to this role, or {_OWNER} where it is still to be created"
+        why = f"{trouble}: grant this role cronlease_runner (schema/roles.sql), or {_OWNER} where there is none yet"
     except Unreachable as trouble:
         why = f"{trouble}: check DATABASE_URL and that the server is up"
     except DatabaseTrouble as trouble:

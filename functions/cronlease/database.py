@@ -219,6 +219,8 @@ class Database:
             try:
                 if self._pooler_unknown:
                     await self._look_for_a_pooler(conn)
+                # Another one may have found out while this one was being opened.
+                conn.prepare_threshold = self._prepare_after
             except BaseException:
                 # Nobody else knows of it yet.
                 await conn.close()
@@ -232,7 +234,7 @@ class Database:
         cursor = await conn.execute("select pg_catalog.pg_backend_pid()", prepare=False)
         row = await cursor.fetchone()
         if row is None or row[0] != conn.info.backend_pid:
-            self._prepare_after = conn.prepare_threshold = None
+            self._prepare_after = None
         self._pooler_unknown = False
 
 

@@ -28,7 +28,16 @@ _CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/(\d{1,20}))?(?:;o=(\d))?")
 _LONGEST = 2000
 # Greedy to the last @: a password may hold one itself, and too much hidden is better than too little.
 _URL_SECRET = re.compile(r"(?P<scheme>\w[\w+.-]*://)[^\s/@]*:\S*@")
+_USER_SECRET = re.compile(r"(?i)(?P<scheme>https?://)[^\s/@?#]+@")
+_QUERY_SECRET = re.compile(r"(?P<address>\w[\w+.-]*://[^\s?#\"'<>]*\?)[^\s\"'<>]+")
 _WORD_SECRET = re.compile(r"(?i)(?P<key>password|passwd|pwd)(?P<is>\s*[=:]\s*)(?:'[^']*'|\S+)")
+_SCHEMES = "(?i:bearer|basic|token)"
+_HEADER_SECRET = re.compile(
+    rf"(?P<key>(?i:authorization)[\"']?\s*[:=,]\s*b?[\"']?)(?:{_SCHEMES}\s+)?(?!{_SCHEMES}\b)[^\s\"',<]+"
+)
+# Not a word, as in "basic authentication".
+_BEARER_SECRET = re.compile(r"\b(?P<scheme>(?i:bearer|basic)\s+)(?=[\w.~+/=-]*[0-9A-Z=+/])[\w.~+/=-]{6,}")
+_hidden: set[str] = set()
 
 
 def log(level: int, message: str, *, action: str, cause: Any = None, **fields: Any) -> None:
@@ -37,23 +46,37 @@ def log(level: int, message: str, *, action: str, cause: Any = None, **fields: A
         logger.log(level, message, exc_info=cause, extra={_FIELDS: {"action": action, **fields}})
 
 
+def hide(*secrets: str) -> None:
+    """Takes these out of every text from now on: what was not configured by the environment itself."""
+    _hidden.update(secrets)
+
+
 def redact(text: str) -> str:
-    """The text without passwords: those in URLs and key=value pairs, and the configured one wherever it stands."""
+    """The text without passwords and tokens: those in addresses, key=value pairs and Authorization headers, and the
+    configured ones wherever they stand. What an address asks for (?...) is taken for a secret, too."""
     # Looked for before it is searched for: almost no line has one, and every line passes here.
     if "://" in text:
         text = _URL_SECRET.sub(r"\g<scheme>***@", text)
+        text = _USER_SECRET.sub(r"\g<scheme>***@", text)
+        text = _QUERY_SECRET.sub(r"\g<address>***", text)
     lowered = text.lower()
     if "passw" in lowered or "pwd" in lowered:
         text = _WORD_SECRET.sub(r"\g<key>\g<is>***", text)
+    if "authorization" in lowered or "bearer" in lowered or "basic" in lowered:
+        text = _BEARER_SECRET.sub(r"\g<scheme>***", _HEADER_SECRET.sub(r"\g<key>***", text))
     env = os.environ.get
-    for secret in _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", "")):
+    for secret in (
+        *_secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", "")),
+        *_hidden,
+    ):
         text = text.replace(secret, "***")
     return text
 
 
 def storable(text: str) -> str:
     """A text from anywhere made fit to be stored and answered: no secret, no NUL, only Unicode, not endless."""
-    return redact(text[:_LONGEST]).replace("\0", "").encode("utf-8", "replace").decode()
+    # Cut last: half a secret would not be recognised.
+    return redact(text[: 2 * _LONGEST])[:_LONGEST].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 @functools.cache
@@ -61,8 +84,8 @@ def _secrets_of(url: str, password: str, tokens: str) -> list[str]:
     found = [password, *tokens.replace(",", " ").split()]
     if match := re.search(r"://[^/@]*?:(.*)@", url):
         found += [match[1], unquote(match[1])]
-    if match := re.search(r"password\s*=\s*('[^']*'|\S+)", url):
-        found.append(match[1].strip("'"))
+    if match := re.search(r"password\s*=\s*('[^']*'|[^\s&]+)", url):
+        found += [match[1].strip("'"), unquote(match[1])]
     # Read wrongly, a password may show up in pieces. A very short one would blank out ordinary words.
     found += [piece for secret in found for piece in re.split(r"[@/:?#]", secret)]
     return sorted({secret for secret in found if len(secret) >= 4}, key=len, reverse=True)
@@ -102,8 +125,15 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         # Before the encoding: afterwards a secret may be escaped beyond recognition.
-        clean = {name: redact(value) if isinstance(value, str) else value for name, value in line.items()}
-        return _encode(clean)
+        return _encode(_clean(line))
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _clean(each) for name, each in value.items()}
+    return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 class TextFormatter(logging.Formatter):

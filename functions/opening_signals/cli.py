@@ -138,6 +138,8 @@ def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_js
             checked = asyncio.run(check.check(chosen, seconds=within.total_seconds(), done=done))
     except settings.SettingError as error:
         raise click.ClickException(str(error)) from None
+    for found in checked:
+        found.error = found.error and toolbox.redact(found.error)
     if as_json:
         _print_json(map(check.fields, checked))
     elif checked:

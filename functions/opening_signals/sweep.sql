@@ -1,8 +1,7 @@
 -- Removes what runs that are over left behind: they died, or lost their lease, between staging and merge.
 with live as (
   select request_id
-  from public.refresh_runs
-  where status = 'running'
+  from public.live_runs
   union all
   select %(request_id)s
 ),

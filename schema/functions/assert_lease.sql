@@ -5,6 +5,8 @@ create or replace function public.assert_lease(
   p_fence bigint
 ) returns void
 language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform

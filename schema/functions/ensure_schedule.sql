@@ -7,6 +7,8 @@ create or replace function public.ensure_schedule(
   p_every text default null
 ) returns text
 language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin

@@ -19,6 +19,8 @@ create or replace function public.finish_refresh_run(
   out next_run_at timestamptz
 )
 language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 #variable_conflict use_column

@@ -4,6 +4,8 @@ create or replace function public.release_refresh_lock(
   p_request_id uuid
 ) returns boolean
 language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin

@@ -7,6 +7,8 @@ create or replace function public.renew_refresh_lock(
   p_lease interval
 ) returns text
 language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin

@@ -188,9 +188,10 @@ def test_a_run_that_the_budget_cuts_off_is_first_next_time_and_then_has_all_of_i
 def test_dispatches_keep_their_distance(actions: Actions) -> None:
     for number in range(3):
         actions.schedule(f"row {number}")
-    actions.run_due(CRONLEASE_DISPATCH_PAUSE="0.3s", CRONLEASE_LEASE="30s")
+    actions.run_due(CRONLEASE_DISPATCH_PAUSE="0.5s", CRONLEASE_LEASE="30s")
     gaps = actions.query("select extract(epoch from max(started_at) - min(started_at)) from refresh_runs")
-    assert gaps[0][0] >= 0.55
+    # The first start is told by the database a little late, after a connection was opened.
+    assert gaps[0][0] >= 0.7
 
 
 def test_a_database_that_cannot_be_read_runs_nothing_and_says_so() -> None:

@@ -243,3 +243,22 @@ def test_the_data_directory_is_the_one_that_was_asked_for(monkeypatch: pytest.Mo
     monkeypatch.delenv("CRONLEASE_DATA_DIR")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_data_dir() == (Path("/var/lib/cronlease") if ROOT else tmp_path / "cronlease")
+
+
+def test_a_restart_is_a_crash_that_keeps_the_address_and_what_was_committed(data_dir: Path) -> None:
+    with EmbeddedPostgres.start(data_dir) as server:
+        before = (server.dsn, server.port)
+        with psycopg.connect(server.dsn, autocommit=True) as conn:
+            conn.execute("create table kept (n integer)")
+            server.restart()
+            with pytest.raises(psycopg.OperationalError):
+                conn.execute("select 1")
+        assert (server.dsn, server.port) == before
+        with psycopg.connect(server.dsn) as conn:
+            assert conn.execute("select count(*) from kept").fetchone() == (0,)
+        assert server.owned
+        assert server.running
+    assert processes_in(data_dir) == []
+    log = (data_dir / "postgres.log").read_text()
+    assert "received immediate shutdown request" in log
+    assert "automatic recovery in progress" in log

@@ -178,7 +178,7 @@ def test_a_database_that_never_answers_is_a_skip_within_the_time_limit(
     ("damage", "said"),
     [
         ("drop function acquire_refresh_lock", "part of the schema is missing|cronlease migrate"),
-        ("drop table refresh_runs", "cronlease migrate"),
+        ("drop table refresh_runs cascade", "cronlease migrate"),
         ("alter table refresh_schedule drop column every cascade", "cronlease migrate"),
         ("update refresh_schedule set every = 'sometimes', next_run_at = null", r"10m\.\.15m"),
     ],

@@ -203,7 +203,7 @@ def test_a_first_run_changes_nothing_on_a_complete_database(role: str, dsn: str)
     [
         "table public.cronlease_migrations",
         "function public.acquire_refresh_lock",
-        "function public.acquire_refresh_lock; drop table public.cronlease_migrations, public.refresh_runs",
+        "function public.acquire_refresh_lock; drop table public.cronlease_migrations, public.refresh_runs cascade",
     ],
 )
 def test_a_first_run_leaves_a_half_made_schema_to_a_person(dsn: str, missing: str) -> None:
@@ -232,7 +232,7 @@ def test_a_server_that_cannot_be_reached_is_one_error_without_the_password() -> 
 
 
 def test_a_table_that_is_gone_is_named_and_not_called_up_to_date(dsn: str, conn: psycopg.Connection) -> None:
-    conn.execute("drop table public.refresh_runs")
+    conn.execute("drop table public.refresh_runs cascade")
     with pytest.raises(MigrationError, match=r"table public\.refresh_runs is gone although 0002_refresh_runs"):
         migrate(dsn)
     conn.execute("delete from public.cronlease_migrations where name = '0002_refresh_runs'")

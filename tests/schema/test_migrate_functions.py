@@ -199,10 +199,19 @@ def test_a_right_to_grant_survives_a_change_of_signature(
     assert one(conn, "select has_function_privilege(%s, %s, 'execute with grant option')", [granted, RELEASE])
 
 
-def test_a_function_open_to_all_stays_open_to_all(roles: list[str], dsn: str, conn: psycopg.Connection) -> None:
+def test_no_function_is_open_to_all_after_migrate(roles: list[str], dsn: str, conn: psycopg.Connection) -> None:
+    """Not even one that somebody has opened: most act with the rights of their owner."""
     granted, other = roles
+    conn.execute(f"grant execute on function {RELEASE} to public")
     grant(conn, f"execute on function {RELEASE}", granted)
 
     migrate(dsn)
 
-    assert (may_execute(conn, granted), may_execute(conn, other)) == (True, True)
+    assert (may_execute(conn, granted), may_execute(conn, other)) == (True, False)
+    text = """
+        select coalesce(array_agg(p.proname::text), '{}')
+        from pg_proc p
+        where p.pronamespace = 'public'::regnamespace
+          and has_function_privilege(%s, p.oid, 'execute')
+    """
+    assert one(conn, text, [other]) == []

@@ -100,6 +100,13 @@ def test_a_level_below_the_configured_one_is_silent() -> None:
         "host=h password=s3cret! dbname=d",
         "host=h password = 's3cret! and more' dbname=d",
         "PGPASSWORD: s3cret!",
+        "postgresql://host/db?user=me&password=s3cret!&sslmode=require",
+        "asked https://feeds.example/jobs?key=s3cret! and was refused",
+        "https://s3cret!@feeds.example/jobs",
+        "Authorization: Bearer s3cret!",
+        "{'authorization': 'Basic s3cret!'}",
+        "[(b'authorization', b'Bearer s3cret!')]",
+        'headers={"Authorization": "s3cret!"}',
     ],
 )
 def test_a_password_never_passes(text: str) -> None:
@@ -113,4 +120,33 @@ def test_the_configured_password_is_taken_out_wherever_it_stands(monkeypatch: py
     logs.log(logging.ERROR, 'said p@ss"word aloud', action="x", field='p@ss"word', nested=['p@ss"word'])
     line = json.loads(stream.getvalue())
     assert "ss" not in line["message"].replace("said", "").replace("***", "")
-    assert line["field"] == "***"
+    assert (line["field"], line["nested"]) == ("***", ["***"])
+
+
+def test_a_bearer_token_never_passes() -> None:
+    assert "eyJhbGciOi" not in logs.redact("it sent bearer eyJhbGciOi.e30.x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "send the header Authorization: Bearer <token>",
+        "the Authorization header is not one bearer token: send it once",
+        "basic authentication is not for us",
+        "the database at postgresql://me@host:5432/db is asleep",
+        "GET https://feeds.example/jobs#top answered 404",
+    ],
+)
+def test_a_text_without_a_secret_stays_as_it_is(text: str) -> None:
+    assert logs.redact(text) == text
+
+
+def test_a_secret_that_is_cut_off_at_the_end_of_a_long_text_is_still_recognised() -> None:
+    text = "x" * 1980 + " postgresql://me:s3cret!@host/db"
+    assert "s3" not in logs.storable(text)
+
+
+def test_what_is_hidden_by_name_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_hidden", set())
+    logs.hide("a-token-from-a-file")
+    assert logs.redact("said a-token-from-a-file aloud") == "said *** aloud"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronlease import registry
+from cronlease import Run, registry
 from cronlease.job import Job
 from cronlease.settings import Settings
 
@@ -14,10 +14,10 @@ def empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_jobs", {})
 
 
-def first() -> None: ...
+def first(run: Run) -> None: ...
 
 
-def second() -> None: ...
+def second(run: Run) -> None: ...
 
 
 def test_a_name_stands_for_one_function_and_the_same_one_may_come_again() -> None:

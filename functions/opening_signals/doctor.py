@@ -1,0 +1,26 @@
+"""What `cronlease doctor` looks at for the job, found by its entry point: the sources file."""
+
+from collections.abc import Iterator
+
+from opening_signals import settings
+
+VARIABLES = ("CRONLEASE_SOURCES", "CRONLEASE_SOURCES_AT_ONCE")
+
+
+def check() -> Iterator[tuple[bool, str, str | None]]:
+    """Whether something is broken, what there is to say, and what mends it; nothing mends what is in order."""
+    from opening_signals.catalogue import SourcesError, load
+
+    path = settings.sources_file()
+    try:
+        settings.at_once()
+        found = load(path)
+    except (SourcesError, settings.SettingError) as error:
+        yield True, str(error), "mend it; `cronlease sources check` then shows what each source gives"
+        return
+    if not path:
+        yield False, "CRONLEASE_SOURCES is not set: a run fetches nothing", "name a sources file in it"
+    elif not found:
+        yield False, f"{path} has no [[source]]: a run fetches nothing", "write one, the README shows how"
+    else:
+        yield False, f"{len(found)} in {path}, all of them readable", None

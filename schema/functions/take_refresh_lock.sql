@@ -1,0 +1,163 @@
+-- Claims the row for one run, or says why not: the advisory lock, then the row, then the clock, so that a lease
+-- granted after a wait is never short; a contender never waits. For acquire_refresh_lock, which has mostly seen
+-- by then that the row may run, and claim_due_refresh.
+create or replace function public.take_refresh_lock(
+  p_function_name text,
+  p_request_id uuid,
+  p_lease interval,
+  p_force boolean,
+  p_trigger text,
+  p_job_name text,
+  p_schedule_time text,
+  p_args jsonb,
+  p_backoff interval,
+  p_parent_request_id uuid,
+  p_actions text[],
+  out acquired boolean,
+  out reason text,
+  out fence bigint,
+  out locked_by text,
+  out locked_until timestamptz,
+  out next_run_at timestamptz,
+  out action text,
+  out args jsonb,
+  out every text,
+  out failures integer
+)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+-- Nothing here waits for a row; this bounds a wait for a table that is being changed.
+set lock_timeout = '2s'
+as $$
+#variable_conflict use_column
+declare
+  v_row public.refresh_schedule;
+  v_id integer;
+  v_action text;
+  v_every text;
+  v_now timestamptz := clock_timestamp();
+  v_orphans integer;
+begin
+  select
+    false,
+    public.refresh_skip_reason(s, p_request_id, p_force, v_now),
+    s.locked_by,
+    -- Clients cannot read an infinite time: forever is told as null.
+    nullif(s.locked_until, 'infinity'),
+    nullif(s.next_run_at, 'infinity'),
+    s.id,
+    s.action,
+    s.every
+  into acquired, reason, locked_by, locked_until, next_run_at, v_id, v_action, v_every
+  from public.refresh_schedule s
+  where s.function_name = p_function_name;
+  if reason is not null then
+    return;
+  end if;
+
+  if v_id is null then
+    raise exception 'there is no schedule named "%": create it with ensure_schedule', p_function_name
+      using errcode = 'CL002';
+  end if;
+  if v_action <> all (p_actions) then
+    -- Whoever asks cannot run it: another deployment can, or will.
+    reason := 'unknown_action';
+    return;
+  end if;
+  if p_lease is null or p_lease <= interval '0' then
+    raise exception 'a lease must be longer than zero, not %', p_lease using errcode = '22023';
+  end if;
+  if not public.is_band(v_every) then
+    -- A cadence that cannot be read must be mended by a person before the job may run.
+    reason := 'schedule_read_error';
+    return;
+  end if;
+  if not pg_try_advisory_xact_lock(1, v_id) then
+    -- Another hit is claiming this row right now; it wins.
+    reason := 'locked';
+    return;
+  end if;
+  select s.* into v_row
+  from public.refresh_schedule s
+  where s.id = v_id
+  for no key update skip locked;
+  if not found then
+    -- The holder's data transaction has the row; its lock is the exclusion, whatever the clock says.
+    reason := 'locked';
+    return;
+  end if;
+  v_now := clock_timestamp();
+  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
+  if not public.is_band(v_row.every) then
+    reason := 'schedule_read_error';
+  elsif reason is null and v_row.action <> all (p_actions) then
+    reason := 'unknown_action';
+  end if;
+  if reason is not null then
+    -- Most often another hit claimed the row, and perhaps finished, since it was read.
+    locked_by := v_row.locked_by;
+    locked_until := nullif(v_row.locked_until, 'infinity');
+    next_run_at := nullif(v_row.next_run_at, 'infinity');
+    return;
+  end if;
+
+  if v_row.locked_by = p_request_id::text then
+    -- The same request asks again: its first answer was lost on the way. Same run, same fence.
+    update public.refresh_schedule s
+    set locked_until = v_now + p_lease
+    where s.id = v_id
+    returning s.locked_until into locked_until;
+    select r.args into args
+    from public.refresh_runs r
+    where r.request_id = p_request_id;
+  else
+    -- At most one run of a function is open, and it is the newest.
+    update public.refresh_runs r
+    set status = 'abandoned',
+        finished_at = v_now,
+        error = 'the run never finished: its process died or lost its lease'
+    where r.function_name = p_function_name
+      and r.fence >= v_row.fence
+      and r.status = 'running';
+    get diagnostics v_orphans = row_count;
+
+    -- From the third run in a row that never finished, starting costs a backoff in advance:
+    -- a run that kills its process must not be started again at every hit.
+    update public.refresh_schedule s
+    set locked_by = p_request_id::text,
+        locked_until = v_now + p_lease,
+        fence = v_row.fence + 1,
+        abandoned = v_row.abandoned + v_orphans,
+        last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
+        next_run_at = case
+          when v_row.abandoned + v_orphans >= 3 then v_now + p_backoff
+          else v_row.next_run_at
+        end
+    where s.id = v_id
+    -- A time that no client can read, such as an infinite one, is told as null: the claim stands by then.
+    returning
+      s.fence,
+      s.locked_by,
+      s.locked_until,
+      case when s.next_run_at between '0001-01-02' and '9999-12-30' then s.next_run_at end
+    into v_row.fence, locked_by, locked_until, next_run_at;
+
+    insert into public.refresh_runs as r (
+      request_id, function_name, action, args, fence,
+      trigger, job_name, schedule_time, parent_request_id, started_at
+    )
+    values (
+      p_request_id, p_function_name, v_row.action, v_row.args || coalesce(p_args, '{}'), v_row.fence,
+      p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now
+    )
+    returning r.args into args;
+  end if;
+
+  acquired := true;
+  fence := v_row.fence;
+  action := v_row.action;
+  every := v_row.every;
+  failures := v_row.failures;
+end
+$$;

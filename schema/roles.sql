@@ -1,0 +1,61 @@
+-- Optional: two roles that may do what they are for and nothing else. Applied by `cronlease migrate --roles`, or by
+-- hand after migrate, by the owner of the schema; from then on migrate keeps it up. The owner is the operator: only
+-- he pauses, resumes, deletes, unlocks and recovers schedules. Then, for the role that a deployment connects as:
+--   grant cronlease_runner to the_function;
+--   grant insert, update on prices to cronlease_runner;  -- the tables of a job of your own
+-- tests/schema/test_roles.py lists, statement by statement, what each may do.
+do $$
+declare
+  v_role text;
+begin
+  foreach v_role in array array['cronlease_runner', 'cronlease_reader'] loop
+    begin
+      if not exists (select from pg_catalog.pg_roles r where r.rolname = v_role) then
+        execute format('create role %I nologin', v_role);
+      end if;
+    exception
+      -- Another database of this server has just made it.
+      when duplicate_object or unique_violation then null;
+      when insufficient_privilege then
+        raise exception using
+          errcode = '0P000',
+          message = 'this role may not create roles: let one who may run'
+            || ' `create role cronlease_runner nologin; create role cronlease_reader nologin`, then try again';
+    end;
+  end loop;
+end
+$$;
+
+-- As every database of PostgreSQL 15 and newer has it from the start.
+revoke create on schema public from public;
+grant usage on schema public to cronlease_runner, cronlease_reader;
+
+-- A hit, the dispatcher, and GET /status. The functions do what the runner itself may not: it has no right to
+-- refresh_schedule and refresh_runs.
+grant execute on function
+  public.acquire_refresh_lock,
+  public.take_refresh_lock,
+  public.refresh_skip_reason,
+  public.claim_due_refresh,
+  public.due_refreshes,
+  public.ensure_schedule,
+  public.assert_lease,
+  public.renew_refresh_lock,
+  public.finish_refresh_run,
+  public.release_refresh_lock,
+  public.schedule_action,
+  public.read_refresh_status,
+  public.opening_fingerprint
+to cronlease_runner;
+grant select on public.refresh_rows, public.live_runs to cronlease_runner;
+
+-- The job's own tables. An opening is closed, never deleted; to forget a source is the operator's.
+grant select, insert, update on public.opening_signals, public.opening_sources to cronlease_runner;
+grant select, insert, delete
+  on public.opening_pages, public.opening_staging, public.opening_staging_pages
+  to cronlease_runner;
+
+grant select
+  on public.refresh_status, public.openings, public.new_openings, public.closed_openings
+  to cronlease_reader;
+grant execute on function public.read_refresh_status to cronlease_reader;
