@@ -45,7 +45,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     whole = all(Path(place).is_dir() for place in config.args)
     chosen = any(config.getoption(option, default=False) for option in ("keyword", "markexpr", "lf", "trace"))
-    if not whole or chosen or config.getoption("capture") == "no" or CONFIGURED is not None:
+    # Its figures go into one file.
+    long = config.getoption("--profile") == "long"
+    if not whole or chosen or long or config.getoption("capture") == "no" or CONFIGURED is not None:
         return 0
     return min(2 * (os.cpu_count() or 1), 8)
 

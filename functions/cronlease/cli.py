@@ -6,13 +6,11 @@ entry point group `cronlease.commands`. All of them find in `ctx.obj` what we of
 
 import contextlib
 import os
-import sys
 import traceback
 from collections.abc import Iterator
 from datetime import timedelta
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 COMMANDS = "cronlease.commands"
 _OURS = {
     "doctor": "doctor:doctor_command",
+    "emulate": "emulate:emulate_command",
     "explain": "explain:explain_command",
     "migrate": "migrate:migrate_command",
     "recover": "recover:recover_command",
@@ -54,7 +53,9 @@ Exit status:
   1  a run failed, something is broken or cannot be reached
   2  the command line itself is wrong
 
-Without DATABASE_URL it is the embedded PostgreSQL. NO_COLOR turns colours off.
+\b
+Without DATABASE_URL it is the embedded PostgreSQL.
+NO_COLOR turns colours off.
 """
 
 
@@ -99,6 +100,10 @@ class Toolbox:
             return load()
         except SettingsError as error:
             raise click.ClickException(redact(str(error))) from None
+
+    def redact(self, text: str) -> str:
+        """Without secrets, for what a verb prints of an error that it did not foresee."""
+        return redact(text)
 
     def duration(self, text: str) -> timedelta:
         try:
@@ -168,39 +173,16 @@ def _brought(entry: EntryPoint) -> click.Command:
     return command
 
 
-class _Seconds(click.ParamType[float]):
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            return duration(str(value)).total_seconds()
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(package_name="cronlease")
-@click.option("--debug", is_flag=True, envvar="CRONLEASE_DEBUG", show_envvar=True, help="Show where an error came from.")
+@click.option(
+    "--debug", is_flag=True, envvar="CRONLEASE_DEBUG", show_envvar=True, help="Show where an error came from."
+)
 @click.pass_context
 def main(ctx: click.Context, debug: bool) -> None:  # noqa: ARG001 (_Verbs looks at it)
     """Any number of timed hits, exactly one real run: the lease is in Postgres."""
     ctx.obj = Toolbox()
     ctx.color = False if os.environ.get("NO_COLOR") else None
-
-
-@main.command("emulate")
-@click.option("--port", default=8080, show_default=True, help="Where the function listens, on loopback.")
-@click.option("--hit-every", type=_Seconds(), default="2s", show_default=True, help="How often it is hit.")
-@click.option("--for", "seconds", type=_Seconds(), default=None, help="Stop by itself after that long.")
-@click.option("--source", type=click.Path(path_type=Path), default=None, help="Your own main.py.")
-@click.option("--target", default="refresh_opening_signals", show_default=True, help="The function in it.")
-def emulate_command(port: int, hit_every: float, seconds: float | None, source: Path | None, target: str) -> None:
-    """Run it all on this machine: database, sample feeds, the function, and a scheduler that hits it."""
-    from cronlease.emulator.emulate import emulate
-
-    sys.exit(emulate(port=port, every=hit_every, source=source, target=target, seconds=seconds, echo=click.echo))
 
 
 @contextlib.contextmanager

@@ -87,11 +87,13 @@ def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
         "cronlease.loop",
         "cronlease.schedule",
         "cronlease.verbs",
+        "cronsim",
         "filelock",
         "cronlease.emulator",
         "cronlease.migrate",
         "opening_signals",
         "httpx2",
+        "rich",
         "freezegun",
     }
     assert "cronlease.handler" in loaded

@@ -5,20 +5,23 @@ back, so that the server itself says what it makes of the file. That takes no lo
 rights than to look.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease.database import ask_plain, send_plain
-from cronlease.migrate import SchemaFile, functions_and_views, grants_of, pending
-from cronlease.trouble import DatabaseTrouble
+from cronlease.migrate import SchemaFile, from_elsewhere, functions_and_views, grants_of, pending, record_of
+from cronlease.trouble import DatabaseTrouble, NotPermitted
 from cronlease.wall import Query
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_OPENING = "begin; set local check_function_bodies = off; set local lock_timeout = '5s'"
+MIGRATE = "run `cronlease migrate` as the owner of the schema"
+_OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
+_PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
 
 
 class Difference(NamedTuple):
@@ -34,39 +37,49 @@ class Difference(NamedTuple):
 class Drift(NamedTuple):
     migrations: list[SchemaFile]
     differences: list[Difference]
+    # Migrations that only a newer version knows: its functions are there, and ours would be a step back.
+    newer: list[str]
 
     @property
     def is_there(self) -> bool:
-        return bool(self.migrations or self.differences)
+        return bool(self.migrations or self.differences or self.newer)
+
+    @property
+    def fix(self) -> str:
+        if self.newer:
+            return "install the version that made the database: to migrate with this one would be a step back"
+        return MIGRATE
 
     def sentences(self) -> list[str]:
         """One for each thing that is behind."""
         return [
+            *(f"migration {name} is of a newer version" for name in self.newer),
             *(f"migration {file.name} is missing" for file in self.migrations),
             *(f"{found.file.name} {found.what}" for found in self.differences),
         ]
 
     def script(self) -> str:
         """What migrate would do about it, for a person to read or for psql."""
-        if not self.is_there:
+        if not self.migrations and not self.differences:
             return ""
         parts = ["begin;", "set local check_function_bodies = off;"]
         for file in self.migrations:
-            record = f"insert into public.cronlease_migrations (name, hash) values ('{file.name}', '{file.hash}');"
-            parts += [f"-- migration {file.name}", file.text.strip(), record]
+            parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
         for found in self.differences:
             parts += [f"-- {found.file.name} {found.what}", *(f"{each};" for each in found.before)]
-            parts += [found.file.text.strip(), *(f"{each};" for each in found.after)]
+            after = filter(None, [*found.after, found.file.closing])
+            parts += [found.file.text.strip(), *(f"{each};" for each in after)]
         return "\n\n".join([*parts, "commit;"])
 
 
-def drift(conn: "Connection[Any]") -> Drift:
-    """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble."""
+def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
+    """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble. Without the ledger, which only
+    the owner may read, it is about functions and views alone."""
     with _rolled_back(conn):
-        migrations = pending(conn)
+        migrations, newer = (pending(conn), from_elsewhere(conn)) if ledger else ([], [])
         files = functions_and_views()
         found = _as_they_are(conn, files)
-        return Drift(migrations, [each for file in files if (each := _compared(conn, file, found))])
+        return Drift(migrations, [each for file in files if (each := _compared(conn, file, found))], newer)
 
 
 @contextmanager
@@ -80,20 +93,30 @@ def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
 
 def _as_they_are(conn: "Connection[Any]", files: list[SchemaFile]) -> dict[tuple[str, bool], list[dict[str, str]]]:
     """By name, and whether it is present or wanted."""
-    for file in files:
-        send_plain(conn, "savepoint before")
-        try:
-            send_plain(conn, file.text.replace(f" public.{file.name}", f" pg_temp.{file.name}", 1))
-        except DatabaseTrouble:
-            # A table or column that a migration has yet to bring: it cannot be as the file says.
-            send_plain(conn, "rollback to savepoint before")
-        send_plain(conn, "release savepoint before")
+    texts = [_PLACE.sub(r"\1pg_temp.", file.text, count=1) for file in files]
+    if not _made(conn, "\n".join(texts)):
+        # For one of them there is no table or column, a migration has yet to bring it: it is not as its file says.
+        for text in texts:
+            _made(conn, text)
     names = {"names": [file.name for file in files]}
     text = Path(__file__).with_name("drift.sql").read_text("utf-8")
     by_place: dict[tuple[str, bool], list[dict[str, str]]] = {}
     for row in ask_plain(conn, Query(text, names, lambda row: row[0])):
         by_place.setdefault((row["name"], row["present"]), []).append(row)
     return by_place
+
+
+def _made(conn: "Connection[Any]", text: str) -> bool:
+    """Whether that could be made; where not, the transaction goes on as if nobody had tried."""
+    send_plain(conn, "savepoint before")
+    try:
+        send_plain(conn, text)
+    except NotPermitted:
+        raise
+    except DatabaseTrouble:
+        send_plain(conn, "rollback to savepoint before")
+        return False
+    return True
 
 
 def _compared(

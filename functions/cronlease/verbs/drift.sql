@@ -6,7 +6,7 @@ from (
   select
     p.proname as name,
     n.nspname = 'public' as present,
-    replace(pg_get_functiondef(p.oid), format('%%I.%%I(', n.nspname, p.proname), '(') as text,
+    regexp_replace(pg_get_functiondef(p.oid), '^[^(]*', '') as text,
     pg_get_function_identity_arguments(p.oid) || ' returns ' || pg_get_function_result(p.oid) as shape,
     format('drop function public.%%I(%%s)', p.proname, pg_get_function_identity_arguments(p.oid)) as removal
   from pg_catalog.pg_proc p

@@ -20,22 +20,23 @@ _UP_TO_DATE = "The schema is up to date."
 @click.command("migrate")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; write nothing.")
 @click.option("--check", is_flag=True, help="Say what is behind; exit status 1 when something is. Write nothing.")
+@click.option("--roles", is_flag=True, help="Also make and keep up the roles cronlease_runner and cronlease_reader.")
 @options.as_json
 @click.pass_obj
-def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, as_json: bool) -> None:
+def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool, as_json: bool) -> None:
     """Bring the database up to schema/.
 
     As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing.
     """
-    if dry_run and check:
-        raise click.UsageError("--dry-run and --check exclude each other")
+    if dry_run + check + roles > 1:
+        raise click.UsageError("--dry-run, --check and --roles exclude each other")
     if dry_run or check:
         with toolbox.connection() as conn:
             found = drift(conn)
         _print_script(found, as_json) if dry_run else _print_check(found, as_json)
         return
     with toolbox.database_url() as url, _progress() as told:
-        applied = migrate(url, told)
+        applied = migrate(url, told, roles=roles)
     if as_json:
         show.as_json({"applied": applied})
         return
@@ -61,7 +62,7 @@ def _print_check(found: Drift, as_json: bool) -> None:
         for sentence in found.sentences() or [_UP_TO_DATE]:
             show.text(sentence)
         if found.is_there:
-            click.echo("Run `cronlease migrate` as the owner of the schema.")
+            click.echo(f"Fix: {found.fix}.")
     if found.is_there:
         raise click.exceptions.Exit(1)
 
@@ -70,6 +71,7 @@ def _document(found: Drift) -> dict[str, object]:
     return {
         "up_to_date": not found.is_there,
         "migrations": [file.name for file in found.migrations],
+        "newer": found.newer,
         "functions": {each.file.name: each.what for each in found.differences},
     }
 

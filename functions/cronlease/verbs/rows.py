@@ -72,13 +72,13 @@ def look(conn: "Connection[Any]", name: str, *, runs: int = 5) -> Look:
     if found["schedule"] is None:
         raise UnknownSchedule(name)
     past = [PastRun(**{field: _read(field, run[field]) for field in PastRun._fields}) for run in found["runs"]]
-    return Look(datetime.fromisoformat(found["now"]), _schedule(found["schedule"]), past, found)
+    return Look(datetime.fromisoformat(found["now"]), read_schedule(found["schedule"]), past, found)
 
 
 def listed(conn: "Connection[Any]", state: str | None, limit: int) -> tuple[datetime, list[Schedule], list[Any]]:
     """What time it is, the schedules, and the same as the database wrote them."""
     found = ask_plain(conn, _query("schedules", {"state": state, "limit": limit}))
-    return datetime.fromisoformat(found["now"]), list(map(_schedule, found["schedules"])), found["schedules"]
+    return datetime.fromisoformat(found["now"]), list(map(read_schedule, found["schedules"])), found["schedules"]
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def known(conn: "Connection[Any]", name: str) -> Iterator[None]:
         raise click.ClickException(shown(f'there is no schedule named "{name}": {hint}')) from None
 
 
-def _schedule(row: dict[str, Any]) -> Schedule:
+def read_schedule(row: dict[str, Any]) -> Schedule:
     return Schedule(**{name: _read(name, value) for name, value in row.items()})
 
 

@@ -50,7 +50,7 @@ def run_command(
     hit = Hit(force=force, args=args)
     with toolbox.database_url() as url:
         job = _job_of(url, name, jobs, source)
-        outcome = asyncio.run(_run(job, hit, url, settings, name, jobs))
+        outcome = asyncio.run(run_here(job, hit, url, settings, name, jobs))
     show.say(outcome.as_json(), show.outcome_line(outcome), in_json=as_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
@@ -75,7 +75,8 @@ def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Path | None) -
     return jobs[action]
 
 
-async def _run(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job]) -> Outcome:
+async def run_here(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job]) -> Outcome:
+    """One hit in this process, which may be told to stop meanwhile."""
     database = Database(url, pooler=settings.pooler)
     try:
         async with process.guarding(settings.drain_seconds):

@@ -1,0 +1,95 @@
+"""`cronlease doctor`: looks at everything that has to fit, and says of each what mends it. Changes nothing."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cronlease.logs import redact
+from cronlease.settings import Settings
+from cronlease.verbs import doctor_database, doctor_deployment, doctor_environment, options, show
+from cronlease.verbs.finding import BROKEN, OK, WARNING, Finding, broken
+from cronlease.verbs.source import load_jobs
+from cronlease.verbs.table import shown
+from cronlease.verbs.words import counted
+
+if TYPE_CHECKING:
+    from cronlease.cli import Toolbox
+
+_COLOURS = {OK: "green", WARNING: "yellow", BROKEN: "red"}
+
+
+@click.command("doctor")
+@click.option("--source", type=click.Path(path_type=Path), help="A main.py: are there schedules that it cannot run?")
+@click.option("--jobs", type=click.Path(path_type=Path), help="A jobs.json: do its time limits fit each other?")
+@options.as_json
+@click.pass_obj
+def doctor_command(toolbox: "Toolbox", source: Path | None, jobs: Path | None, as_json: bool) -> None:
+    """Look for what is wrong, and say what mends it.
+
+    Environment, database, schema, grants, clocks, pooler, leases and the sources file; it changes nothing. The exit
+    status is 1 when something is broken, 0 when there are only warnings.
+    """
+    findings = []
+    for finding in _findings(toolbox, source, jobs):
+        found = finding._replace(said=redact(finding.said), fix=finding.fix and redact(finding.fix))
+        findings.append(found)
+        if not as_json:
+            _print(found)
+    levels = Counter(finding.level for finding in findings)
+    if as_json:
+        show.as_json({"ok": not levels[BROKEN], "findings": [finding._asdict() for finding in findings]})
+    else:
+        click.echo(f"{levels[BROKEN]} broken, {counted(levels[WARNING], 'warning')}.")
+    if levels[BROKEN]:
+        raise click.exceptions.Exit(1)
+
+
+def _findings(toolbox: "Toolbox", source: Path | None, jobs: Path | None) -> Iterator[Finding]:
+    parts = doctor_environment.parts()
+    yield from doctor_environment.variables(parts)
+    settings: Settings | None = None
+    try:
+        settings = toolbox.settings()
+    except click.ClickException as error:
+        yield broken("settings", error.message, "mend that variable: nothing starts before")
+    known, said = _declared(source)
+    yield from said
+    if jobs is not None:
+        yield from doctor_deployment.look(jobs, known)
+    if settings is not None:
+        yield from doctor_environment.time_limits(settings)
+        yield from _database(toolbox, settings, known)
+    yield from doctor_environment.of_the_jobs(parts)
+
+
+def _declared(source: Path | None) -> tuple[set[str] | None, list[Finding]]:
+    """The actions of the file, where one was given."""
+    if source is None:
+        return None, []
+    try:
+        return set(load_jobs(source)), []
+    except click.ClickException as error:
+        return None, [broken("source", error.message, "mend that file: a deployment of it would not start either")]
+
+
+def _database(toolbox: "Toolbox", settings: Settings, known: set[str] | None) -> Iterator[Finding]:
+    """Told as they come: a database may take its time."""
+    place = "configured" if settings.has_database else "embedded"
+    try:
+        with toolbox.connection() as conn:
+            yield from doctor_database.look(conn, settings, known)
+    except click.ClickException as error:
+        fix = "check DATABASE_URL, that the server is up, and that it lets this host and role in"
+        if place == "embedded":
+            fix = "set DATABASE_URL, or pip install 'cronlease[local]'"
+        yield broken("connection", f"no connection to the {place} database: {error.message}", fix)
+
+
+def _print(finding: Finding) -> None:
+    level = click.style(f"{finding.level:<8}", fg=_COLOURS[finding.level])
+    click.echo(f"{level} {finding.check:<11} {shown(finding.said)}")
+    if finding.fix:
+        click.echo(f"{'':<20} fix: {shown(finding.fix)}")

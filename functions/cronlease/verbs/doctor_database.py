@@ -1,0 +1,158 @@
+"""What the doctor sees in the database: server, schema, grants, clock, pooler, leases, actions. Writes nothing."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cronlease.database import ask_plain
+from cronlease.migrate import MigrationError, schema_files, state
+from cronlease.settings import Settings
+from cronlease.trouble import DatabaseTrouble, NotPermitted
+from cronlease.verbs.drift import MIGRATE, drift
+from cronlease.verbs.finding import Finding, broken, ok, warning
+from cronlease.verbs.words import counted
+from cronlease.wall import Query
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_OLDEST = 140000
+_SKEW_SECONDS = 2.0
+_OWNER = "look once more as the owner of the schema"
+# What roles.sql gives to the role of a deployment is what a run needs.
+_GRANT = re.compile(
+    r"^grant ([a-z, ]+?)\s+on(?: function)?\s+((?:public\.\w+[,\s]+)+)to cronlease_runner\b", re.MULTILINE
+)
+
+
+def look(conn: "Connection[Any]", settings: Settings, known: set[str] | None) -> Iterator[Finding]:
+    """Known are the actions of a source, where one was given."""
+    before = time.time()
+    server = _ask(conn, "server")
+    yield from _server(conn, server)
+    yield from _clock(server["now"], before, time.time())
+    yield from _pooler(conn, server, settings)
+    yield from _tried("grants", lambda: _grants(conn, server["role"]))
+    there = None
+    try:
+        there = state(conn)
+        yield from _schema(conn, there, settings)
+    except MigrationError as error:
+        said, _, fix = str(error).partition(": ")
+        yield broken("schema", said, fix)
+    except DatabaseTrouble as trouble:
+        yield broken("schema", str(trouble), MIGRATE)
+    if there == "complete":
+        yield from _tried("leases", lambda: _leases(conn))
+        if known is not None:
+            yield from _tried("actions", lambda: _actions(conn, known))
+
+
+def _tried(check: str, findings: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """Trouble in one check is a finding, and the others go on."""
+    try:
+        yield from findings()
+    except DatabaseTrouble as trouble:
+        yield warning(check, f"this role cannot look at it: {trouble}", _OWNER)
+
+
+def _server(conn: "Connection[Any]", server: dict[str, Any]) -> Iterator[Finding]:
+    where = f"PostgreSQL {server['version']}, database {server['database']}, as {server['role']}"
+    yield ok("connection", where)
+    if conn.info.server_version < _OLDEST:
+        said = f"the server is PostgreSQL {server['version']}, and it takes 14 or newer"
+        yield broken("server", said, "upgrade the server, or take a newer one")
+    if server["read_only"]:
+        yield broken("server", "the database is read-only", "connect to the primary, not to a standby or a replica")
+
+
+def _clock(server_now: float, before: float, after: float) -> Iterator[Finding]:
+    """The answer was written somewhere between: how far apart the clocks are at least."""
+    apart = max(before - server_now, server_now - after, 0.0)
+    if apart > _SKEW_SECONDS:
+        which = "behind" if server_now > after else "ahead of"
+        said = f"this machine's clock is at least {apart:.0f} s {which} the database's"
+        fix = "let both machines ask a time server (NTP): leases do not mind, but tokens and logs do"
+        yield warning("clock", said, fix)
+    else:
+        yield ok("clock", "this machine's clock and the database's agree")
+
+
+def _pooler(conn: "Connection[Any]", server: dict[str, Any], settings: Settings) -> Iterator[Finding]:
+    """Behind a pooler the process that greeted us is not the one that answers."""
+    seen = server["pid"] != conn.info.backend_pid
+    said = f"{'a' if seen else 'no'} pooler in between, CRONLEASE_POOLER is {settings.pooler}"
+    if seen and settings.pooler == "none":
+        yield broken("pooler", f"{said}: prepared statements will fail", "set CRONLEASE_POOLER=transaction")
+    elif not seen and settings.pooler == "transaction":
+        fix = "leave CRONLEASE_POOLER at auto, unless the function itself connects through one"
+        yield warning("pooler", f"{said}: nothing is prepared, which costs time at each hit", fix)
+    else:
+        yield ok("pooler", said)
+
+
+def _schema(conn: "Connection[Any]", there: str, settings: Settings) -> Iterator[Finding]:
+    if there == "absent":
+        said = "the database has no schema of ours yet"
+        if settings.migrate == "never":
+            yield broken("schema", f"{said}, and CRONLEASE_MIGRATE is never", MIGRATE)
+        else:
+            yield warning("schema", said, f"{MIGRATE}, or let the first hit create it")
+        return
+    try:
+        found = drift(conn)
+    except NotPermitted as trouble:
+        yield warning("schema", f"this role cannot look at the migrations: {trouble}", _OWNER)
+        found = drift(conn, ledger=False)
+    if found.is_there:
+        yield broken("schema", "; ".join(found.sentences()), found.fix)
+    else:
+        yield ok("schema", "every function and view is as its file says, no migration is missing")
+
+
+def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
+    lacking: list[str] = _ask(conn, "grants", _needs())
+    if lacking:
+        fix = f'run `cronlease migrate --roles` as the owner, then `grant cronlease_runner to "{role}"`'
+        yield broken("grants", f"{role} lacks {', '.join(lacking)}", fix)
+    else:
+        yield ok("grants", f"{role} may do all that a run needs")
+
+
+def _needs() -> dict[str, list[str]]:
+    """Privileges, and beside each the name of what it is on."""
+    (roles,) = schema_files(".")
+    pairs = [
+        (privilege, name)
+        for privileges, names in _GRANT.findall(roles.text)
+        for privilege in privileges.split(", ")
+        for name in re.findall(r"public\.(\w+)", names)
+    ]
+    return {"privileges": [privilege for privilege, _ in pairs], "names": [name for _, name in pairs]}
+
+
+def _leases(conn: "Connection[Any]") -> Iterator[Finding]:
+    stale = _ask(conn, "leases")
+    if stale["count"]:
+        more = ", ..." if stale["count"] > len(stale["names"]) else ""
+        names = ", ".join(stale["names"])
+        said = f"{counted(stale['count'], 'lease')} ran out before the run finished: {names}{more}"
+        yield warning("leases", said, "run `cronlease recover`, or wait: the next hit takes over")
+    else:
+        yield ok("leases", "no lease has run out under its run")
+
+
+def _actions(conn: "Connection[Any]", known: set[str]) -> Iterator[Finding]:
+    unknown: dict[str, int] = _ask(conn, "actions", {"known": sorted(known)})
+    for action, count in unknown.items():
+        said = f'the source has no action "{action}", and {counted(count, "schedule")} would run it'
+        yield warning("actions", said, "declare it with @action, or `cronlease schedule delete` what needs it")
+    if not unknown:
+        yield ok("actions", "the source has the action of every schedule")
+
+
+def _ask(conn: "Connection[Any]", question: str, params: dict[str, Any] | None = None) -> Any:
+    text = Path(__file__).with_name(f"doctor_{question}.sql").read_text("utf-8")
+    return ask_plain(conn, Query(text, params or {}, lambda row: row[0]))

@@ -1,0 +1,9 @@
+-- Who answers, as whom, and what time it is there.
+select jsonb_build_object(
+  'now', extract(epoch from clock_timestamp()),
+  'version', current_setting('server_version'),
+  'database', current_database(),
+  'role', current_user,
+  'read_only', current_setting('transaction_read_only')::boolean,
+  'pid', pg_backend_pid()
+)

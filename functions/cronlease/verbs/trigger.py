@@ -1,0 +1,106 @@
+"""`cronlease trigger`: one hit at a function, in this process or over HTTP."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from cronlease import cascade
+from cronlease.job import Hit, Job
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.verbs import options, show
+from cronlease.verbs.run import run_here
+from cronlease.verbs.source import load_jobs, shipped
+from cronlease.verbs.table import shown
+
+if TYPE_CHECKING:
+    from cronlease.cli import Toolbox
+
+
+@click.command("trigger")
+@click.option("--url", metavar="URL", help="POST to the function there, instead of running it here.")
+@click.option("--force", is_flag=True, help="Even if it is not due; never while it runs, is paused or completed.")
+@options.args
+@options.source
+@click.option(
+    "--target", envvar="FUNCTION_TARGET", show_envvar=True, callback=options.text, help="Which function of --source."
+)
+@click.option("--token", help="For --url, a bearer token; CRONLEASE_TOKEN keeps it off the command line.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="For --url, a file with the token in it.")
+@click.option("--identity", is_flag=True, help="For --url, the identity token that gcloud gives this person.")
+@options.length("--timeout", default="30m", text="For --url, how long the answer may take.")
+@options.as_json
+@click.pass_obj
+def trigger_command(
+    toolbox: "Toolbox", /, url: str | None, force: bool, args: dict[str, Any], as_json: bool, **given: Any
+) -> None:
+    """Hit a function once: it runs if it is due and free.
+
+    Here, as the first hit would: it creates what is missing in the database. With --url over HTTP, as a scheduler
+    would. The exit status is 0 when it ran or was skipped, 1 when the run failed, was refused, or the schedule or the
+    function could not be reached.
+    """
+    if cascade.is_spawned():
+        outcome = Outcome(given["target"] or "trigger", uuid4(), skipped=SkipReason.SPAWNED, hint=cascade.HINT)
+        show.spawned(outcome.function, outcome.as_json(), in_json=as_json)
+    elif url is not None:
+        _over_http(url, {"force": force, "args": args}, as_json, **given)
+    elif given["token"] or given["token_file"] or given["identity"]:
+        raise click.UsageError("a token is for --url: here nobody asks for one")
+    else:
+        _here(toolbox, Hit(force=force, args=args), given["source"], given["target"], as_json)
+
+
+def _here(toolbox: "Toolbox", hit: Hit, source: Path | None, target: str | None, as_json: bool) -> None:
+    settings = toolbox.settings()
+    show.configure_logs(settings)
+    jobs = load_jobs(source)
+    job = _chosen(jobs, source, target)
+    with toolbox.database_url() as url:
+        outcome = asyncio.run(run_here(job, hit, url, settings, job.name, jobs))
+    show.say(outcome.as_json(), show.outcome_line(outcome), in_json=as_json)
+    if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
+        raise click.exceptions.Exit(1)
+
+
+def _chosen(jobs: Mapping[str, Job], source: Path | None, target: str | None) -> Job:
+    """The function with a row of its own: the named one, or the only one."""
+    hittable = [job for job in jobs.values() if job.has_row]
+    names = ", ".join(job.name for job in hittable) or "none"
+    if target is None:
+        if len(hittable) != 1:
+            raise click.UsageError(f"say which function with --target: {source or shipped()} has {names}")
+        return hittable[0]
+    if (job := jobs.get(target)) is None or not job.has_row:
+        raise click.ClickException(
+            shown(f'"{target}" is no @scheduled function of {source or shipped()}: it has {names}')
+        )
+    return job
+
+
+def _over_http(
+    url: str,
+    body: dict[str, Any],
+    as_json: bool,
+    *,
+    token: str | None,
+    token_file: Path | None,
+    identity: bool,
+    timeout: timedelta,
+    **_: Any,
+) -> None:
+    from cronlease.verbs.post import answer_line, bearer, post
+
+    if sum(map(bool, (token, token_file, identity))) > 1:
+        raise click.UsageError("--token, --token-file and --identity exclude each other")
+    answer = post(url, body, bearer(token, token_file, identity=identity), timeout)
+    if as_json:
+        show.as_json(answer.body)
+    else:
+        show.text(answer_line(answer))
+    if not answer.is_fine:
+        raise click.exceptions.Exit(1)

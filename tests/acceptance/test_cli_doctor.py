@@ -1,0 +1,231 @@
+"""The doctor finds what is wrong: each thing is broken for real, and the finding is read."""
+
+import copy
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from freezegun import freeze_time
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from cronlease.verbs import doctor_database
+from tests.acceptance.shell import ACTIONS, Shell
+from tests.conftest import Server
+from tests.faults.pgbouncer import pooling
+from tests.integration.conftest import Room
+
+DEFINITION: dict[str, Any] = {
+    "functions": {"tick": {"lease": "300s", "max_run": "285s", "request_timeout": "300s"}},
+    "jobs": {"tick": {"function": "tick", "attempt_deadline": "320s"}},
+}
+
+
+class Doctor:
+    """Asks for one database; answers what is not in order, by check."""
+
+    def __init__(self, dsn: str, place: Path) -> None:
+        self.shell = Shell(dsn, place)
+        # In order, so that what is found is what a test has broken.
+        sources = place / "sources.toml"
+        sources.write_text('[[source]]\nname = "a"\nkind = "greenhouse"\nboard = "a"\norganization = "A"\n')
+        self.shell.environment["CRONLEASE_SOURCES"] = str(sources)
+
+    def finds(self, *words: str, **environment: str) -> dict[str, tuple[str, str]]:
+        self.shell.environment |= environment
+        status, out, err = self.shell.quickly("doctor", "--json", *words)
+        assert err == ""
+        return self.read(status, out)
+
+    def read(self, status: int, out: str) -> dict[str, tuple[str, str]]:
+        told = json.loads(out)
+        levels = [finding["level"] for finding in told["findings"]]
+        assert (status, told["ok"]) == ((1, False) if "broken" in levels else (0, True))
+        found = [finding for finding in told["findings"] if finding["level"] != "ok"]
+        assert all(finding["fix"] for finding in found)
+        said: dict[str, tuple[str, str]] = {}
+        for finding in found:
+            _, before = said.get(finding["check"], ("", ""))
+            said[finding["check"]] = finding["level"], f"{before}; {finding['said']}" if before else finding["said"]
+        return said
+
+
+@pytest.fixture
+def doctor(dsn: str, tmp_path: Path) -> Doctor:
+    return Doctor(dsn, tmp_path)
+
+
+def test_nothing_is_wrong_with_a_database_that_migrate_has_made(doctor: Doctor) -> None:
+    assert doctor.finds() == {}
+    *lines, last = doctor.shell.says_quickly("doctor").splitlines()
+    assert last == "0 broken, 0 warnings."
+    assert all(line.startswith("ok ") for line in lines)
+
+
+def test_a_database_that_is_down_or_not_to_be_read_is_broken_and_keeps_its_password(tmp_path: Path) -> None:
+    doctor = Doctor("postgresql://me:opensesame@127.0.0.1:1/none", tmp_path)
+    level, said = doctor.finds()["connection"]
+    assert (level, "no connection to the configured database" in said, "opensesame" in said) == (
+        "broken",
+        True,
+        False,
+    )
+    assert doctor.finds(DATABASE_URL="postgresql://me:open/sesame@h/d")["connection"][0] == "broken"
+
+
+def test_an_empty_database_is_a_warning_unless_nobody_may_migrate(empty_dsn: str, tmp_path: Path) -> None:
+    doctor = Doctor(empty_dsn, tmp_path)
+    assert doctor.finds() == {"schema": ("warning", "the database has no schema of ours yet")}
+    assert doctor.finds(CRONLEASE_MIGRATE="never")["schema"][0] == "broken"
+
+
+def test_a_schema_that_has_drifted_is_broken(doctor: Doctor, room: Room) -> None:
+    room.query("alter function is_band(text) volatile; drop function unlock_refresh")
+    level, said = doctor.finds()["schema"]
+    assert (level, said) == ("broken", "is_band differs from its file; unlock_refresh is missing")
+    room.query("update cronlease_migrations set hash = 'x' where name = '0003_opening_signals'")
+    assert doctor.finds()["schema"] == (
+        "broken",
+        "migration 0003_opening_signals was changed after it was applied",
+    )
+
+
+@pytest.fixture
+def role(server: Server) -> Iterator[str]:
+    """A role without any right. Name it before the database, so that it is dropped after."""
+    name = f"cronlease_test_{uuid4().hex[:12]}"
+    with psycopg.connect(server.admin, autocommit=True) as admin:
+        admin.execute(sql.SQL("create role {}").format(sql.Identifier(name)))
+        yield name
+        admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def test_grants_that_a_run_needs_and_the_role_lacks_are_broken(role: str, doctor: Doctor, room: Room) -> None:
+    as_role = make_conninfo(room.dsn, options=f"-c role={role}")
+    found = doctor.finds(DATABASE_URL=as_role)
+    level, said = found["grants"]
+    assert level == "broken"
+    assert said.startswith(f"{role} lacks ")
+    assert {"execute on acquire_refresh_lock", "insert on opening_signals", "select on refresh_rows"} <= set(
+        said.removeprefix(f"{role} lacks ").split(", ")
+    )
+    assert found["schema"] == (
+        "warning",
+        "this role cannot look at the migrations: permission denied for table cronlease_migrations",
+    )
+    room.query(f"grant all on all tables in schema public to {role}")
+    room.query(f"grant execute on all functions in schema public to {role}")
+    assert doctor.finds() == {}
+    room.query(f"drop owned by {role}")
+
+
+def test_an_old_or_read_only_server_is_broken(doctor: Doctor, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_database, "_OLDEST", 990000)
+    level, said = doctor.finds()["server"]
+    assert (level, said.endswith("and it takes 14 or newer")) == ("broken", True)
+    monkeypatch.undo()
+    read_only = make_conninfo(room.dsn, options="-c default_transaction_read_only=on")
+    assert doctor.finds(DATABASE_URL=read_only) == {"server": ("broken", "the database is read-only")}
+
+
+@pytest.mark.parametrize(("seconds", "which"), [(90, "ahead of"), (-90, "behind")])
+def test_clocks_that_disagree_are_a_warning(doctor: Doctor, seconds: int, which: str) -> None:
+    with freeze_time(datetime.now(UTC) + timedelta(seconds=seconds), tick=True, ignore=["psycopg", "asyncio"]):
+        level, said = doctor.finds()["clock"]
+    assert level == "warning"
+    assert f" s {which} the database's" in said
+    assert 80 < int(said.split("at least ")[1].split()[0]) <= 90
+
+
+def test_a_pooler_that_the_setting_denies_is_broken_and_one_that_is_not_there_a_warning(
+    doctor: Doctor, room: Room
+) -> None:
+    assert doctor.finds(CRONLEASE_POOLER="transaction")["pooler"][0] == "warning"
+    with pooling(room.dsn) as through:
+        assert doctor.finds(DATABASE_URL=through) == {}
+        level, said = doctor.finds(CRONLEASE_POOLER="none")["pooler"]
+    assert (level, said.startswith("a pooler in between")) == ("broken", True)
+
+
+def test_a_lease_that_ran_out_is_a_warning(doctor: Doctor, room: Room) -> None:
+    room.query("select ensure_schedule('tick')")
+    room.query("select acquire_refresh_lock('tick', gen_random_uuid())")
+    assert doctor.finds() == {}
+    room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
+    assert doctor.finds() == {"leases": ("warning", "1 lease ran out before the run finished: tick")}
+
+
+def test_an_action_that_the_source_does_not_have_is_a_warning(doctor: Doctor, room: Room) -> None:
+    room.query("select schedule_action(name, action) from (values ('a', 'note'), ('b', 'gone')) as t (name, action)")
+    status, out, _ = doctor.shell("doctor", "--json", "--source", str(ACTIONS))
+    assert doctor.read(status, out) == {
+        "actions": ("warning", 'the source has no action "gone", and 1 schedule would run it')
+    }
+    level, said = doctor.finds("--source", "nowhere.py")["source"]
+    assert (level, said.startswith("there is no Python file")) == ("broken", True)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "level", "said"),
+    [
+        (("functions", "tick", "max_run"), "300s", "broken", "max_run is 5m, but the platform"),
+        (("functions", "tick", "lease"), "900s", "warning", "lease is 15m, so a killed run"),
+        (("functions", "tick", "request_timeout"), "4000s", "broken", "longer than the platform allows"),
+        (("functions", "tick", "request_timeout"), "soon", "broken", "'soon' is not a duration"),
+        (("functions", "tick"), {}, "broken", "'lease' is missing"),
+        (("jobs", "tick", "attempt_deadline"), "290s", "broken", "gives up after 290s, before the platform does"),
+        (("jobs", "tick", "attempt_deadline"), "1900s", "broken", "the scheduler refuses that"),
+        (("jobs", "tick", "function"), "nobody", "broken", "there is no function nobody"),
+    ],
+)
+def test_time_limits_of_a_deployment_that_do_not_fit_are_found(
+    tmp_path: Path, place: tuple[str, ...], value: object, level: str, said: str
+) -> None:
+    doctor = Doctor("postgresql://127.0.0.1:1/none", tmp_path)
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps(DEFINITION))
+    assert "deployment" not in doctor.finds("--jobs", str(file))
+    broken = copy.deepcopy(DEFINITION)
+    part = broken
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = value
+    file.write_text(json.dumps(broken))
+    found = doctor.finds("--jobs", str(file))["deployment"]
+    assert (found[0], said in found[1]) == (level, True), found
+
+
+def test_the_environment_is_looked_at_before_the_database(tmp_path: Path) -> None:
+    doctor = Doctor("postgresql://127.0.0.1:1/none", tmp_path)
+    found = doctor.finds(CRONLEASE_LAESE="5m", CLOUD_RUN_TIMEOUT_SECONDS="60", CRONLEASE_MAX_RUN="10m")
+    assert found["environment"] == ("warning", "CRONLEASE_LAESE is set, and nothing reads it")
+    assert found["time limits"] == (
+        "broken",
+        "lease 5m, a run is ended after 10m, but the platform ends a request after 1m",
+    )
+    assert doctor.finds(CRONLEASE_MAX_RUN="50s")["time limits"][0] == "warning"
+    assert (
+        doctor.finds("--jobs", "nowhere.json")["deployment"][1]
+        == "nowhere.json cannot be read: No such file or directory"
+    )
+    found = doctor.finds(CRONLEASE_LEASE="soon")
+    assert found["settings"][0] == "broken"
+    assert "connection" not in found
+
+
+def test_a_sources_file_that_cannot_be_read_is_broken_and_none_a_warning(doctor: Doctor, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text('[[source]]\nname = "a"\nkind = "smoke"\n')
+    level, said = doctor.finds(CRONLEASE_SOURCES=str(wrong))["sources"]
+    assert (level, "'kind' is unknown" in said) == ("broken", True)
+    wrong.write_text("")
+    assert doctor.finds()["sources"][0] == "warning"
+    assert doctor.finds(CRONLEASE_SOURCES="")["sources"] == (
+        "warning",
+        "CRONLEASE_SOURCES is not set: a run fetches nothing",
+    )

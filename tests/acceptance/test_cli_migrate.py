@@ -1,0 +1,74 @@
+"""What migrate says before it does anything: the SQL that it would apply, and what is behind."""
+
+import json
+from pathlib import Path
+
+from tests.acceptance.shell import Shell
+from tests.integration.conftest import Room
+
+UP_TO_DATE = "The schema is up to date.\n"
+OF_THE_SAME_SHAPE = "create or replace view live_runs as select request_id from refresh_runs"
+BREAKINGS = {
+    "create or replace function is_band(p_text text) returns boolean language sql immutable as 'select true'": (
+        "is_band differs from its file"
+    ),
+    "alter function is_band(text) volatile": "is_band differs from its file",
+    "alter function finish_refresh_run set lock_timeout = '9s'": "finish_refresh_run differs from its file",
+    "drop function unlock_refresh": "unlock_refresh is missing",
+    OF_THE_SAME_SHAPE: "live_runs differs from its file",
+    "drop view live_runs; create view live_runs as select 1 as one": "live_runs differs from its file",
+    "create function release_refresh_lock(text) returns boolean language sql as 'select true'": (
+        "release_refresh_lock has an older signature beside it"
+    ),
+    "drop function resume_refresh; create function resume_refresh(p_function_name text) returns integer language sql"
+    " as 'select 1'; grant execute on function resume_refresh to pg_monitor": "resume_refresh differs from its file",
+}
+
+
+def test_what_a_dry_run_prints_is_what_migrate_would_do(empty_dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
+    assert cronlease.quickly("migrate", "--check")[0] == 1
+    script = cronlease.says_quickly("migrate", "--dry-run")
+    assert room.query("select from pg_class where relnamespace = 'public'::regnamespace") == []
+    assert room.query("select from pg_proc where pronamespace = 'public'::regnamespace") == []
+    room.query(script)
+    may = "has_function_privilege('public', oid, 'execute')"
+    assert room.query(f"select proname from pg_proc where pronamespace = 'public'::regnamespace and {may}") == []
+    assert cronlease.says_quickly("migrate", "--check") == UP_TO_DATE
+    assert json.loads(cronlease.says_quickly("migrate", "--json")) == {"applied": []}
+    assert cronlease.quickly("migrate", "--dry-run") == (0, "", UP_TO_DATE)
+
+
+def test_check_says_what_is_behind_and_the_dry_run_says_what_mends_it(dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(dsn, tmp_path), Room(dsn)
+    for breaking, said in BREAKINGS.items():
+        room.query(breaking)
+        status, out, _ = cronlease.quickly("migrate", "--check")
+        assert (status, out) == (1, f"{said}\nFix: run `cronlease migrate` as the owner of the schema.\n")
+        room.query(cronlease.says_quickly("migrate", "--dry-run"))
+    assert cronlease.says_quickly("migrate", "--check") == UP_TO_DATE
+    may = "select has_function_privilege('pg_monitor', 'resume_refresh(text)', 'execute')"
+    assert room.query(may) == [(True,)]
+
+
+def test_check_names_a_missing_migration_and_refuses_one_that_was_changed(dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(dsn, tmp_path), Room(dsn)
+    room.query("delete from cronlease_migrations where name = '0006_due_by_action'")
+    status, out, _ = cronlease.quickly("migrate", "--check", "--json")
+    found = {"up_to_date": False, "migrations": ["0006_due_by_action"], "newer": [], "functions": {}}
+    assert (status, json.loads(out)) == (1, found)
+    room.query("update cronlease_migrations set hash = 'x' where name = '0003_opening_signals'")
+    for how in ("--check", "--dry-run"):
+        status, out, err = cronlease.quickly("migrate", how)
+        assert (status, out) == (1, "")
+        assert err.startswith("Error: migration 0003_opening_signals was changed after it was applied: ")
+
+
+def test_check_knows_a_database_of_a_newer_version(dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(dsn, tmp_path), Room(dsn)
+    room.query("insert into cronlease_migrations (name, hash) values ('0999_later', 'x')")
+    assert cronlease.quickly("migrate", "--check")[:2] == (
+        1,
+        "migration 0999_later is of a newer version\n"
+        "Fix: install the version that made the database: to migrate with this one would be a step back.\n",
+    )
