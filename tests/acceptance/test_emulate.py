@@ -1,31 +1,29 @@
 """`cronlease emulate` as a person runs it: what it shows, and that nothing is left when it ends."""
 
+import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from cronlease.cli import main
 
 HIT = re.compile(r"^\d\d:\d\d:\d\d  #\d+ +(\d{3}|---)  (ok|skipped|not ok|no) +(\w+) +\d+\.\d{3} s")
 
 
 @pytest.fixture
-def data_dir() -> Iterator[Path]:
-    # Not tmp_path: root's is closed to the account that PostgreSQL runs as.
-    base = Path(tempfile.mkdtemp(prefix="cronlease-test-"))
-    base.chmod(0o755)
-    (base / "data").mkdir(mode=0o755)
-    yield base / "data"
-    shutil.rmtree(base)
+def data_dir(place: Path) -> Path:
+    (place / "data").mkdir(mode=0o755)
+    return place / "data"
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def port() -> int:
 
 
 @contextmanager
-def emulator(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def emulator(data_dir: Path, *options: str, **extra: str) -> Iterator[subprocess.Popen[str]]:
     configured = {key for key in os.environ if key.startswith(("PG", "CRONLEASE_")) or key == "DATABASE_URL"}
     environment = {key: value for key, value in os.environ.items() if key not in configured}
     environment |= {
@@ -45,6 +43,7 @@ def emulator(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         "TMPDIR": str(data_dir.parent),  # so that what a killed one leaves there goes with it
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONUNBUFFERED": "1",
+        **extra,
     }
     command = [sys.executable, "-m", "cronlease.cli", "emulate", *options]
     with subprocess.Popen(
@@ -98,6 +97,7 @@ def test_one_sees_a_success_not_due_and_locked_within_half_a_minute(data_dir: Pa
     assert f"curl -X POST http://127.0.0.1:{port}/ -d '{{\"force\": true}}'" in said
     assert re.search(r"^  refresh_opening_signals +\w+ +success +[2-9] +0 ", said, re.MULTILINE), said
     assert re.search(r"^  acme +\d+ ", said, re.MULTILINE), said
+    assert "\n  violations  0\n" in said, said
     password = (data_dir / "postgres" / "cluster" / "cronlease_password").read_text()
     assert password not in said
 
@@ -155,3 +155,108 @@ def test_a_source_that_is_not_there_is_named(data_dir: Path, port: int, tmp_path
     assert process.returncode == 1
     assert f"there is no file {tmp_path / 'nowhere.py'}: pass --source" in said
     assert list(data_dir.iterdir()) == []
+
+
+FAULTS = ("duplicate", "overlap", "dropped response", "kill", "pause", "database restart")
+
+
+def test_chaos_breaks_no_promise(data_dir: Path, port: int) -> None:
+    often = ["--kill-every", "4s", "--pause-every", "4s", "--db-restart-every", "5s", "--duplicate", "0.5"]
+    options = ["--chaos", *often, "--drop-response", "0.3", "--for", "12s", "--port", str(port)]
+    with emulator(data_dir, *options, CRONLEASE_LEASE="2s", CRONLEASE_EVERY="1s..2s") as process:
+        said, _ = process.communicate(timeout=55)
+    assert process.returncode == 0, said
+    verdict = dict(
+        line.split(maxsplit=1) for line in said.partition("\nverdict\n")[2].splitlines() if line[:2] == "  "
+    )
+    assert verdict["violations"] == "0"
+    assert "success" in verdict["real"], said
+    assert [kind for kind in FAULTS if f"{kind} " not in verdict["faults"]] == [], said
+    assert processes_of(data_dir) == []
+
+
+CHEATS = """
+from cronlease import Run, scheduled
+
+
+@scheduled(every="1s", backoff="1h")
+async def cheat(run: Run) -> None:
+    async with run.commit() as conn:
+        await conn.execute("update refresh_schedule set run_count = run_count + 1")
+
+
+@scheduled(backoff="1h")
+async def fail(run: Run) -> None:
+    raise RuntimeError("the flux is not capacitated")
+"""
+
+
+@pytest.fixture
+def cheats(tmp_path: Path) -> Path:
+    (tmp_path / "main.py").write_text(CHEATS)
+    return tmp_path / "main.py"
+
+
+def test_a_promise_that_is_broken_makes_the_exit_status_1(data_dir: Path, port: int, dsn: str, cheats: Path) -> None:
+    options = [
+        "--source",
+        str(cheats),
+        "--target",
+        "cheat",
+        "--port",
+        str(port),
+        "--hit-every",
+        "0.5s",
+        "--for",
+        "2s",
+    ]
+    with emulator(data_dir, *options, "--json", DATABASE_URL=dsn) as process:
+        said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1, said
+    *hits, last = map(json.loads, said.splitlines())
+    assert hits[0]["hit"]["body"]["status"] == "success"
+    (violation,) = last["verdict"]["violations"]
+    assert violation.startswith("a run has not moved the schedule once: cheat, ")
+
+
+def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str, cheats: Path) -> None:
+    options = ["--once", "--oidc", "--source", str(cheats), "--target", "fail", "--port", str(port)]
+    answers = []
+    for _ in range(2):
+        with emulator(data_dir, *options, DATABASE_URL=dsn) as process:
+            said, _ = process.communicate(timeout=30)
+        answers.append((process.returncode, json.loads(said)["reason"]))
+    # The failure costs a backoff; a skip is no failure.
+    assert answers == [(1, "failed"), (0, "not_due")]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--schedule", "*/5 * * *"], "Error: '*/5 * * *' is no cron expression (it has 4 fields): write five"),
+        (["--jobs", "nowhere.json"], "Error: nowhere.json cannot be read: No such file"),
+        (["--schedule", "* * * * *", "--attempt-deadline", "5s"], "Error: an attempt deadline of 5s is none"),
+    ],
+)
+def test_what_cannot_be_scheduled_is_one_sentence(data_dir: Path, options: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(main, ["emulate", *options], env={"CRONLEASE_DATA_DIR": str(data_dir)})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(sentence)
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--jobs", "jobs.json", "--retry-count", "1"],
+        ["--schedule", "* * * * *", "--hit-every", "1s"],
+        ["--speed", "60"],
+        ["--once", "--chaos"],
+        ["--once", "--kill-every", "5s"],
+        ["--hit-every", "0s"],
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: list[str]) -> None:
+    done = CliRunner().invoke(main, ["emulate", *options])
+    assert done.exit_code == 2
+    assert "--" in done.stderr.splitlines()[-1]

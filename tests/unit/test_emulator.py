@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import threading
+import time
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -13,12 +14,18 @@ from typing import Any
 
 import httpx2
 import pytest
-from freezegun import freeze_time
 
+from cronlease.emulator.chaos import check as check_faults
+from cronlease.emulator.chaos import possible
+from cronlease.emulator.clock import Clock
+from cronlease.emulator.faults import CHAOS, Faults
 from cronlease.emulator.feeds import FEEDS, LISTED, FeedServer
 from cronlease.emulator.feeds import KINDS as SERVED
+from cronlease.emulator.function import EmulatorError
+from cronlease.emulator.jobs import TimedJob
+from cronlease.emulator.retry import Retry
 from cronlease.emulator.samples import samples
-from cronlease.emulator.scheduler import Hit, Scheduler, headers
+from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
 from cronlease.emulator.shapes import is_first_page
 from cronlease.emulator.show import hit_line, table
 from opening_signals.catalogue import load
@@ -134,7 +141,7 @@ def test_feeds_that_never_started_can_be_closed() -> None:
 
 def test_the_schedule_time_is_utc_with_a_z() -> None:
     eastern = MOMENT.astimezone(timezone(timedelta(hours=-5)))
-    assert headers(eastern)["X-CloudScheduler-ScheduleTime"] == "2026-11-16T09:30:05Z"
+    assert headers(eastern, "tick")["X-CloudScheduler-ScheduleTime"] == "2026-11-16T09:30:05Z"
 
 
 class Recorder(ThreadingHTTPServer):
@@ -178,7 +185,6 @@ def recorder() -> Iterator[Recorder]:
         serving.join()
 
 
-@freeze_time(MOMENT, ignore=["threading", "selectors", "queue"])
 def test_a_hit_does_not_wait_for_the_one_before_and_looks_like_cloud_schedulers(recorder: Recorder) -> None:
     hits: list[Hit] = []
     fourth_was_answered = threading.Event()
@@ -188,36 +194,74 @@ def test_a_hit_does_not_wait_for_the_one_before_and_looks_like_cloud_schedulers(
         if len(hits) == 4:
             fourth_was_answered.set()
 
-    scheduler = Scheduler(f"http://127.0.0.1:{recorder.server_port}/", every=0.02, answered=answered)
+    sender = Sender(f"http://127.0.0.1:{recorder.server_port}/")
+    job = TimedJob("tick", timedelta(seconds=0.02))
+    scheduler = Scheduler(sender, job, clock=Clock(first=MOMENT), answered=answered)
     scheduler.start()
     assert fourth_was_answered.wait(30)
     scheduler.close(20)
+    sender.close()
     path, sent, body = recorder.seen[0]
     assert (path, body) == ("/", b"")
     assert sent["User-Agent"] == "Google-Cloud-Scheduler"
     assert sent["X-CloudScheduler"] == "true"
     assert sent["X-CloudScheduler-ScheduleTime"] == "2026-11-16T09:30:05Z"
-    assert sent["X-CloudScheduler-JobName"].startswith("projects/")
+    assert sent["X-CloudScheduler-JobName"] == "projects/local/locations/emulator/jobs/tick"
     assert sent["Content-Type"] == "application/octet-stream"
     assert all(hit.status == 200 and hit.body == {"ok": True} for hit in hits)
     # None was kept for the next hit: the server may close such a one just as it is used.
     assert len(hits) == len(recorder.seen) == len(recorder.connections)
 
 
-def test_a_hit_that_nobody_answers_is_reported() -> None:
+def hits_of(url: str, count: int, job: TimedJob, faults: Faults, speed: float = 1) -> list[Hit]:
+    """What the scheduler reports of a job until there are so many."""
     hits: list[Hit] = []
-    came = threading.Event()
+    enough = threading.Event()
 
     def answered(hit: Hit) -> None:
         hits.append(hit)
-        came.set()
+        if len(hits) >= count:
+            enough.set()
 
-    scheduler = Scheduler("http://127.0.0.1:1/", every=3600, answered=answered)
+    sender = Sender(url)
+    scheduler = Scheduler(sender, job, clock=Clock(speed), answered=answered, faults=faults)
     scheduler.start()
-    assert came.wait(20)
+    assert enough.wait(20)
     scheduler.close(20)
-    assert hits[0].status is None
+    sender.close()
+    return hits
+
+
+def test_a_hit_that_nobody_answers_is_reported_and_retried_after_its_backoff() -> None:
+    nobody = "http://127.0.0.1:1/"
+    retry = Retry(count=2, min_backoff=5, max_doublings=1)
+    began = time.monotonic()
+    hits = hits_of(nobody, 3, TimedJob("tick", timedelta(hours=1), retry=retry), Faults(), speed=100)
+    assert time.monotonic() - began >= 0.15, "5 s and 10 s, a hundred times as fast"
+    assert all(hit.status is None for hit in hits)
+    assert [hit.note for hit in hits] == ["", "retry 1", "retry 2"]
     assert "no       answer" in hit_line(hits[0])
+
+
+def test_what_goes_wrong_on_the_way_is_asked_for(recorder: Recorder) -> None:
+    recorder.second_came.set()
+    url = f"http://127.0.0.1:{recorder.server_port}/"
+    job = TimedJob("tick", timedelta(hours=1))
+    once, again = hits_of(url, 2, job, Faults(duplicate=1))
+    assert {once.note, again.note} == {"", "duplicate"}
+    assert recorder.seen[0][1] == recorder.seen[1][1], "the same slot in both"
+    (dropped,) = hits_of(url, 1, job, Faults(drop_response=1))
+    assert (dropped.status, dropped.error) == (None, "the answer was dropped on purpose")
+    assert len(recorder.seen) == 3, "it came nevertheless"
+
+
+def test_an_attempt_is_given_up_at_its_deadline(recorder: Recorder) -> None:
+    url = f"http://127.0.0.1:{recorder.server_port}/"
+    job = TimedJob("tick", timedelta(hours=1), attempt_deadline=15, retry=Retry(count=1, min_backoff=1))
+    late, in_time = hits_of(url, 2, job, Faults(), speed=100)
+    # The first answer waits for the second hit, as a run that takes long would.
+    assert (late.status, late.error) == (None, "the attempt deadline of 0.15 s has passed")
+    assert (in_time.status, in_time.note) == (200, "retry 1")
 
 
 @pytest.mark.parametrize(
@@ -245,6 +289,13 @@ def test_a_hit_that_nobody_answers_is_reported() -> None:
             "not ok failed no such host",
         ),
         (502, {"error": "<html>"}, "not ok <html>"),
+        (
+            200,
+            {"ok": True, "ran": [{"function": "tick", "status": "success"}], "failed": [], "reason": "shutting_down"},
+            "ok run_due tick success, ended: shutting_down",
+        ),
+        (200, {"ok": True, "ran": [], "failed": [], "reason": None}, "ok run_due nothing was due"),
+        (500, {"ok": False, "reason": "failed", "error": "one\nline"}, "not ok failed one line"),
     ],
 )
 def test_a_line_says_what_came_of_the_hit(status: int, body: dict[str, Any], words: str) -> None:
@@ -262,3 +313,10 @@ def test_a_table_has_a_line_per_row_and_says_when_there_are_none() -> None:
     assert lines[2].split() == ["acme", f"{MOMENT.astimezone():%H:%M:%S}"]
     assert lines[3] == f"  {'a' * 31}…"
     assert table(["source"], []).endswith("(no rows)")
+
+
+def test_a_database_that_is_not_ours_is_not_restarted() -> None:
+    with pytest.raises(EmulatorError, match="only for an embedded PostgreSQL that this emulator has started"):
+        check_faults(CHAOS, None)
+    check_faults(possible(CHAOS, None), None)
+    assert possible(CHAOS, None).kill_every == CHAOS.kill_every

@@ -63,6 +63,18 @@ def _end_with_parent(number: signal.Signals) -> Callable[[], None] | None:
     return ask_for_signal
 
 
+def children(pid: int) -> list[int]:
+    """The processes that this one has started and that still live. Not on Windows."""
+    kept = Path(f"/proc/{pid}/task/{pid}/children")
+    with contextlib.suppress(OSError):
+        return [int(each) for each in kept.read_text().split()]
+    if Path("/proc/self").exists():
+        return []
+    listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True)  # noqa: S607
+    pairs = [line.split() for line in listed.stdout.splitlines()]
+    return [int(own) for own, parent in pairs if int(parent) == pid]
+
+
 def stop(process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]) -> None:
     """Sends each signal in turn and waits so many seconds for it to work; the last resort is a kill."""
     for number, seconds in steps:

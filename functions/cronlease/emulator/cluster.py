@@ -84,6 +84,22 @@ def password_file(cluster: Path) -> Path:
     return cluster / "cronlease_password"
 
 
+def server_command(cluster: Path, bin_dir: Path, port: int, *, fsync: bool) -> list[str]:
+    """What serves it on loopback."""
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": "",
+        "max_connections": 100,
+        "shared_buffers": "64MB",
+        "logging_collector": "off",
+    }
+    if not fsync:
+        settings |= {"fsync": "off", "full_page_writes": "off"}
+    command = [str(program(bin_dir, "postgres")), "-D", str(cluster)]
+    return command + [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+
 def server_environment() -> dict[str, str]:
     """Ours without libpq's variables, and with messages that can be recognised."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PG")} | {"LC_ALL": "C"}

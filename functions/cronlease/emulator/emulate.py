@@ -1,72 +1,196 @@
-"""Everything on one machine, on loopback: database, sample feeds, the function, and a scheduler that hits it.
+"""Everything on one machine: what is hit, and a scheduler that hits it, as badly as it is told to. Prints what
+happens, and at the end whether the promises were kept."""
 
-Starts and stops them in order, and prints what happens. What they do is theirs.
-"""
-
-import os
+import json
 import queue
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import cronlease
-from cronlease.emulator.feeds import FeedServer
-from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
-from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
-from cronlease.emulator.scheduler import Hit, Scheduler
-from cronlease.emulator.show import hit_line, rows_in_the_database
-from cronlease.migrate import MigrationError, migrate
-from cronlease.settings import SettingsError, load
+from cronlease.emulator import chaos
+from cronlease.emulator.clock import Clock
+from cronlease.emulator.faults import NO_FAULTS, Dice, Faults
+from cronlease.emulator.function import EmulatorError, FunctionProcess
+from cronlease.emulator.install import EmbeddedPostgresError
+from cronlease.emulator.jobs import Plan
+from cronlease.emulator.scheduler import Hit, Scheduler, Sender
+from cronlease.emulator.show import Screen, rows_in_the_database
+from cronlease.emulator.stage import Stage, staged
+from cronlease.emulator.verdict import Before, Ledger, judge, stale
+from cronlease.migrate import MigrationError
+from cronlease.settings import SettingsError
 
-# Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
-_DATABASE = "emulator"
 _FIRST_SCREEN_SECONDS = 30.0
 _START_SECONDS = 30.0
 _LAST_ANSWERS_SECONDS = 5.0
-_FEED_LATENCY = 3.0
-# Scaled down so that a success, not_due and locked are all seen within half a minute.
-_CADENCE = {"CRONLEASE_EVERY": "6s..9s", "CRONLEASE_BACKOFF": "8s..12s", "CRONLEASE_LEASE": "20s"}
-_LOOPBACK = {"CRONLEASE_AUTH": "none", "CRONLEASE_ALLOW_FORCE": "1", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-# DEBUG would make the framework start its development server; the others say that we are on a platform.
-_MISLEADING = {"DEBUG", "K_SERVICE", "KUBERNETES_SERVICE_HOST"}
+_SETTLE_SECONDS = 15.0
+_SETTLE_PAUSE_SECONDS = 0.25
+_ATTEMPT_TO_SETTLE_SECONDS = 10.0
 
-Echo = Callable[[str], None]
 # What the main thread waits for: an answered hit, or None when it is told to stop.
 Events = queue.SimpleQueue[Hit | None]
+TROUBLES = (EmulatorError, EmbeddedPostgresError, MigrationError, SettingsError)
 
 
-def emulate(*, port: int, every: float, source: Path | None, target: str, seconds: float | None, echo: Echo) -> int:
-    """Runs until Ctrl-C, SIGTERM or `seconds` after the first hit; answers the exit status.
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is emulated: `target` of `source`, hit by the jobs of the plan, with these faults."""
 
-    Call it from the main thread: signals arrive there, and the children end with it.
-    """
-    try:
-        source = _source(source)
-        with claimed_port(port), _stop_signals() as events, ExitStack() as stack:
-            env = _CADENCE | {key: value for key, value in os.environ.items() if key not in _MISLEADING} | _LOOPBACK
-            server = _embedded(stack, env)
-            conninfo = env.get("DATABASE_URL", "")
-            psql = server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql"
-            migrate(conninfo)
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
-            feeds = stack.enter_context(FeedServer(latency=_FEED_LATENCY))
-            feeds.write_sources(folder / "sources.toml")
-            env["CRONLEASE_SOURCES"] = str(folder / "sources.toml")
-            function = FunctionProcess(source, target, port, env, folder / "function.log")
-            stack.enter_context(function)
-            feeds.start()  # after the last fork: a fork copies no threads, but their locks
-            if _wait_until_it_answers(function, events):
-                echo(_heading(function.url, psql, folder / "function.log"))
-                _hit_and_follow(function, server, events, every, seconds, echo, conninfo)
-            function.stop()
-            echo(f"\n{rows_in_the_database(conninfo)}\n\nstopped")
-    except (EmulatorError, EmbeddedPostgresError, MigrationError, SettingsError) as error:
-        echo(f"cronlease emulate: {error}")
-        return 1
-    return 0
+    source: Path
+    target: str
+    plan: Plan
+    port: int = 8080
+    faults: Faults = NO_FAULTS
+    # Of all faults those are left out that this machine or this database cannot have; else they are an error.
+    all_that_can_be: bool = False
+    seconds: float | None = None
+    oidc: bool = False
+
+
+def emulate(options: Options, screen: Screen) -> int:
+    """Runs until Ctrl-C, SIGTERM or `seconds` after the start; answers the exit status: 1 when a promise was broken.
+    Raises one of TROUBLES. Call it from the main thread: signals arrive there, and the children end with it."""
+    with _stop_signals() as events, _staged(options) as stage:
+        if not _wait_until_it_answers(stage.function, events):
+            stage.function.stop()
+            screen.text("stopped")
+            return 0
+        screen.text(stage.heading())
+        return _Emulation(options, stage, events, screen).run()
+
+
+def once(options: Options, echo: Callable[[str], None]) -> int:
+    """One hit; prints its answer and answers the exit status: 0 when it is ok, a run or a skip."""
+    with _stop_signals() as events, _staged(options) as stage:
+        if not _wait_until_it_answers(stage.function, events):
+            return 1
+        job, clock = options.plan.jobs[0], Clock()
+        hit = Sender(stage.function.url, stage.token).send(job, clock.now(), job.attempt_deadline)
+        if hit.error is not None:
+            raise EmulatorError(f"the function did not answer: {hit.error}")
+        echo(json.dumps(hit.body, ensure_ascii=False))
+        return 0 if hit.succeeded and hit.body.get("ok", True) else 1
+
+
+class _Emulation:
+    """The hits, from the first to the verdict."""
+
+    def __init__(self, options: Options, stage: Stage, events: Events, screen: Screen) -> None:
+        self._options = options
+        self._stage = stage
+        self._events = events
+        self._screen = screen
+        self._ledger = Ledger()
+        self._dice = Dice()
+        self._clock = Clock(options.plan.speed)
+        faults = options.faults
+        if options.all_that_can_be:
+            faults = chaos.possible(faults, stage.server)
+        self._faults = faults
+        self._chaos = chaos.Chaos(faults, self._dice, stage.function, stage.server, stage.conninfo, screen.fault)
+        self._sender = Sender(stage.function.url, stage.token)
+        self._schedulers = [
+            Scheduler(self._sender, job, clock=self._clock, answered=events.put, faults=faults, dice=self._dice)
+            for job in options.plan.jobs
+        ]
+
+    def run(self) -> int:
+        conninfo = self._stage.conninfo
+        before = Before.read(conninfo)
+        stuck: list[str] = []
+        for scheduler in self._schedulers:
+            scheduler.start()
+        try:
+            self._follow()
+        finally:
+            for scheduler in self._schedulers:
+                scheduler.stop_hitting()
+            self._chaos.end()
+        if self._faults != NO_FAULTS:
+            stuck = self._settle(before)
+        self._stage.function.stop()
+        self._last_answers()
+        verdict = judge(conninfo, before, self._ledger, self._dice.done, stuck)
+        self._screen.text(f"\n{rows_in_the_database(conninfo)}\n")
+        self._screen.verdict(verdict)
+        self._screen.text("\nstopped")
+        return 1 if verdict.violations else 0
+
+    def _follow(self) -> None:
+        """Prints a line per hit, and the rows at the end of the first screen, until told to stop or time is up."""
+        began, seconds = time.monotonic(), self._options.seconds
+        # Where it ends soon after, once is enough.
+        screen_is_full = seconds is not None and seconds < 2 * _FIRST_SCREEN_SECONDS
+        while seconds is None or time.monotonic() < began + seconds:
+            self._stage.function.check()
+            if self._stage.server is not None and not self._stage.server.running:
+                raise EmulatorError(
+                    "the PostgreSQL it had joined stopped with the process that started it: start again"
+                )
+            self._chaos.tick()
+            if not screen_is_full and time.monotonic() > began + _FIRST_SCREEN_SECONDS:
+                screen_is_full = True
+                self._screen.text(f"\n{rows_in_the_database(self._stage.conninfo)}\n")
+            try:
+                hit = self._events.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if hit is None:
+                return
+            self._enter(hit)
+
+    def _enter(self, hit: Hit) -> None:
+        self._ledger.enter(hit)
+        self._screen.hit(hit)
+
+    def _settle(self, before: Before) -> list[str]:
+        """Hits in peace until no lease that has run out is left; answers those that stay."""
+        job, deadline = self._options.plan.jobs[0], time.monotonic() + _SETTLE_SECONDS
+        while stuck := stale(self._stage.conninfo, before):
+            if not self._enter_what_came():
+                return []  # told to stop once more: nobody waits for it
+            if time.monotonic() > deadline:
+                return stuck
+            self._enter(self._sender.send(job, self._clock.now(), _ATTEMPT_TO_SETTLE_SECONDS, note="settling"))
+            time.sleep(_SETTLE_PAUSE_SECONDS)
+        return []
+
+    def _last_answers(self) -> None:
+        deadline = time.monotonic() + _LAST_ANSWERS_SECONDS
+        for scheduler in self._schedulers:
+            scheduler.close(max(0.0, deadline - time.monotonic()))
+        self._sender.close()
+        while not self._enter_what_came():
+            continue
+
+    def _enter_what_came(self) -> bool:
+        """False when it was told to stop."""
+        while not self._events.empty():
+            hit = self._events.get()
+            if hit is None:
+                return False
+            self._enter(hit)
+        return True
+
+
+@contextmanager
+def _staged(options: Options) -> Iterator[Stage]:
+    # With one alone nobody could take over from a run that is stopped.
+    workers = 2 if options.faults.hurt_processes else 1
+    if not options.source.is_file():
+        raise EmulatorError(f"there is no file {options.source.absolute()}: pass --source path/to/main.py")
+    with staged(
+        options.source.absolute(),
+        options.target,
+        options.port,
+        options.plan.environment,
+        workers=workers,
+        oidc=options.oidc,
+    ) as stage:
+        yield stage
 
 
 @contextmanager
@@ -82,25 +206,6 @@ def _stop_signals() -> Iterator[Events]:
             signal.signal(getattr(signal, name), handler)
 
 
-def _embedded(stack: ExitStack, env: dict[str, str]) -> EmbeddedPostgres | None:
-    """The embedded server, named in the environment as the database; None where one is configured already."""
-    if load(env).has_database:
-        return None
-    server = stack.enter_context(EmbeddedPostgres.start(default_data_dir() / "postgres"))
-    env["DATABASE_URL"] = server.create_database(_DATABASE)
-    return server
-
-
-def _source(chosen: Path | None) -> Path:
-    """The file with the function: the chosen one, else the one in the wheel, else the checkout's."""
-    in_wheel = Path(__file__).with_name("main.py")
-    in_checkout = Path(cronlease.__file__).parent.parent / "main.py"
-    found = (chosen or (in_wheel if in_wheel.exists() else in_checkout)).absolute()
-    if not found.is_file():
-        raise EmulatorError(f"there is no file {found}: pass --source path/to/main.py")
-    return found
-
-
 def _wait_until_it_answers(function: FunctionProcess, events: Events) -> bool:
     """False when it was told to stop meanwhile."""
     deadline = time.monotonic() + _START_SECONDS
@@ -113,62 +218,3 @@ def _wait_until_it_answers(function: FunctionProcess, events: Events) -> bool:
         except queue.Empty:
             continue
     return True
-
-
-def _heading(url: str, psql: str, log: Path) -> str:
-    return f"""\
-cronlease emulate: Ctrl-C stops it all
-  run it now    curl -X POST {url} -d '{{"force": true}}'
-  look          curl {url}status
-  database      {psql}
-  its log       {log}
-"""
-
-
-def _hit_and_follow(
-    function: FunctionProcess,
-    server: EmbeddedPostgres | None,
-    events: Events,
-    every: float,
-    seconds: float | None,
-    echo: Echo,
-    conninfo: str,
-) -> None:
-    scheduler = Scheduler(function.url, every=every, answered=events.put)
-    scheduler.start()
-    try:
-        _follow(function, server, events, seconds, echo, conninfo)
-    finally:
-        scheduler.stop_hitting()
-        function.stop()
-        scheduler.close(_LAST_ANSWERS_SECONDS)
-    while not events.empty():
-        if (hit := events.get()) is not None:
-            echo(hit_line(hit))
-
-
-def _follow(
-    function: FunctionProcess,
-    server: EmbeddedPostgres | None,
-    events: Events,
-    seconds: float | None,
-    echo: Echo,
-    conninfo: str,
-) -> None:
-    """Prints a line per hit, and the rows at the end of the first screen, until it is told to stop or time is up."""
-    began = time.monotonic()
-    screen_is_full = False
-    while seconds is None or time.monotonic() < began + seconds:
-        function.check()
-        if server is not None and not server.running:
-            raise EmulatorError("the PostgreSQL it had joined stopped with the process that started it: start again")
-        if not screen_is_full and time.monotonic() > began + _FIRST_SCREEN_SECONDS:
-            screen_is_full = True
-            echo(f"\n{rows_in_the_database(conninfo)}\n")
-        try:
-            hit = events.get(timeout=0.2)
-        except queue.Empty:
-            continue
-        if hit is None:
-            return
-        echo(hit_line(hit))

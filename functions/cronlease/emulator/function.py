@@ -55,6 +55,10 @@ class FunctionProcess:
         if status is not None:
             raise EmulatorError(f"the function ended with status {status}: {one_line(self._log.read_bytes())}")
 
+    def workers(self) -> list[int]:
+        """The processes that serve: the server's children; none while it starts one anew."""
+        return child.children(self._process.pid)
+
     def stop(self) -> None:
         child.stop(self._process, [(signal.SIGTERM, _DRAIN_SECONDS)])
 

@@ -30,6 +30,7 @@ from cronlease.emulator.cluster import (
     make_data_dir,
     one_line,
     password_file,
+    server_command,
     server_environment,
 )
 from cronlease.emulator.filelock import FileLock
@@ -125,6 +126,19 @@ class EmbeddedPostgres:
         address = f"-h 127.0.0.1 -p {self.port} -U postgres {shlex.quote(dbname)}"
         return f'PGPASSWORD="$(cat {shlex.quote(password)})" {shlex.quote(psql)} {address}'
 
+    def restart(self) -> None:
+        """Ends an owned server as a crash would, and starts it again where it was."""
+        assert self._process is not None, "only its owner may"
+        try:
+            with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
+                child.stop(self._process, [] if sys.platform == "win32" else [(signal.SIGQUIT, 10.0)])
+                if self._alive is not None:
+                    self._alive.close()
+                self._deadline = time.monotonic() + _START_SECONDS
+                self._start_or_join()
+        except OSError as error:
+            raise EmbeddedPostgresError(f"the embedded PostgreSQL does not start again: {error}") from error
+
     def stop(self) -> None:
         """Ends an owned server and waits for its end; any number of times."""
         process = self._process
@@ -174,7 +188,9 @@ class EmbeddedPostgres:
         atexit.register(self.stop)
         try:
             for attempt in range(1, _PORT_ATTEMPTS + 1):
-                self._process = self._spawn(_free_port(), keep_open)
+                # One that is started again keeps its port: its callers know no other.
+                port = self.port if attempt == 1 else 0
+                self._process = self._spawn(port or _free_port(), keep_open)
                 if self._wait_until_ready(self._process, last=attempt == _PORT_ATTEMPTS):
                     return
         except BaseException:
@@ -182,25 +198,13 @@ class EmbeddedPostgres:
             raise
 
     def _spawn(self, port: int, keep_open: list[int]) -> subprocess.Popen[bytes]:
-        settings = {
-            "listen_addresses": "127.0.0.1",
-            "port": port,
-            "unix_socket_directories": "",
-            "max_connections": 100,
-            "shared_buffers": "64MB",
-            "logging_collector": "off",
-        }
-        if not self._fsync:
-            settings |= {"fsync": "off", "full_page_writes": "off"}
-        command = [str(program(self._bin_dir, "postgres")), "-D", str(self._cluster)]
-        command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         self._log.touch(mode=0o600)
         with self._log.open("ab") as log:
             if log.tell() > _LOG_BYTES:
                 log.truncate(0)
             self._log_start = log.tell()
             return child.spawn(
-                command,
+                server_command(self._cluster, self._bin_dir, port, fsync=self._fsync),
                 output=log,
                 env=server_environment(),
                 cwd=self._data_dir,

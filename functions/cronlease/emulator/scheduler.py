@@ -1,21 +1,34 @@
-"""Hits a URL as Cloud Scheduler does. Knows nothing of what answers."""
+"""Hits a URL as Cloud Scheduler does: slots, attempt deadline, retries; and, when told to, worse. Knows nothing of
+what answers.
 
+By itself it sends a job's next hit when the one before is over, retries and all, and leaves out slots that went by
+while it retried. A steady job, and one with `overlap`, waits for nothing.
+"""
+
+import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
 
-JOB_NAME = "projects/local/locations/emulator/jobs/refresh"
-_ATTEMPT_DEADLINE = 180.0
+from cronlease.emulator.clock import Clock
+from cronlease.emulator.cron import Slots
+from cronlease.emulator.faults import NO_FAULTS, Dice, Faults
+from cronlease.emulator.jobs import TimedJob
+
+_JOB_NAME = "projects/local/locations/emulator/jobs/{}"
+_HANG_UP_SECONDS = 0.05
+_MOST_LATE_SECONDS = 5.0
+_MOMENT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One hit and its answer; `error` when there was none."""
+    """One hit and its answer; `error` when there was none. `note` says what is unusual about it."""
 
     number: int
     sent_at: datetime
@@ -23,31 +36,81 @@ class Hit:
     status: int | None = None
     body: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    note: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status is not None and 200 <= self.status <= 299
 
 
-def headers(slot: datetime) -> dict[str, str]:
+def headers(slot: datetime, job: str) -> dict[str, str]:
     """What Cloud Scheduler sends along; it sends no body, and calls that nothing octet-stream."""
     return {
         "User-Agent": "Google-Cloud-Scheduler",
         "X-CloudScheduler": "true",
-        "X-CloudScheduler-JobName": JOB_NAME,
+        "X-CloudScheduler-JobName": _JOB_NAME.format(job),
         "X-CloudScheduler-ScheduleTime": slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "Content-Type": "application/octet-stream",
     }
 
 
-class Scheduler:
-    """A new hit every so many seconds, whether or not the one before was answered."""
+class Sender:
+    """Sends single hits to one address."""
 
-    def __init__(self, url: str, *, every: float, answered: Callable[[Hit], None]) -> None:
+    def __init__(self, url: str, token: Callable[[], str] | None = None) -> None:
         self._url = url
-        self._every = every
-        self._answered = answered
+        self._token = token
+        self._numbers: Iterator[int] = itertools.count(1)
         # A connection per hit: one kept for the next could be closed by the server just as it is used.
-        unkept = httpx2.Limits(max_keepalive_connections=0)
-        self._client = httpx2.Client(timeout=_ATTEMPT_DEADLINE, limits=unkept, trust_env=False)
+        unkept = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+        self._client = httpx2.Client(limits=unkept, trust_env=False, follow_redirects=True)
+
+    def send(self, job: TimedJob, slot: datetime, deadline: float, *, drop: bool = False, note: str = "") -> Hit:
+        """One attempt; when its answer is to be dropped it hangs up at once, and hears nothing in any case."""
+        number, sent_at, began = next(self._numbers), datetime.now(UTC), time.monotonic()
+        sent = headers(slot, job.name)
+        if self._token is not None:
+            sent["Authorization"] = f"Bearer {self._token()}"
+        timeout = httpx2.Timeout(deadline, read=_HANG_UP_SECONDS if drop else deadline)
+        status: int | None = None
+        body: dict[str, Any] = {}
+        error = "the answer was dropped on purpose" if drop else None
+        try:
+            response = self._client.post(self._url + job.path.lstrip("/"), headers=sent, timeout=timeout)
+            if not drop:
+                status, body = response.status_code, _object(response)
+        except httpx2.TimeoutException:
+            error = error or f"the attempt deadline of {deadline:g} s has passed"
+        except httpx2.HTTPError as failed:
+            error = error or str(failed) or type(failed).__name__
+        return Hit(number, sent_at, time.monotonic() - began, status, body, error, note)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Scheduler:
+    """Hits one job at its slots until it is stopped; `answered` is told of each hit."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        job: TimedJob,
+        *,
+        clock: Clock,
+        answered: Callable[[Hit], None],
+        faults: Faults = NO_FAULTS,
+        dice: Dice | None = None,
+    ) -> None:
+        self._sender = sender
+        self._job = job
+        self._clock = clock
+        self._answered = answered
+        self._faults = faults
+        self._dice = dice or Dice()
+        self._waits = not (faults.overlap or isinstance(job.when, timedelta))
         self._stopping = threading.Event()
-        self._hits: list[threading.Thread] = []
+        self._under_way: list[threading.Thread] = []
         self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def start(self) -> None:
@@ -56,33 +119,73 @@ class Scheduler:
     def stop_hitting(self) -> None:
         """No new hits; those under way go on."""
         self._stopping.set()
-        self._ticker.join()
 
     def close(self, seconds: float) -> None:
         """Waits so long for the answers that are still due."""
         self.stop_hitting()
         deadline = time.monotonic() + seconds
-        for hit in self._hits:
+        self._ticker.join(seconds)
+        for hit in self._under_way:
             hit.join(max(0.0, deadline - time.monotonic()))
-        self._client.close()
 
     def _tick(self) -> None:
-        first, begun, number = datetime.now(UTC), time.monotonic(), 0
-        while not self._stopping.wait(max(0.0, begun + number * self._every - time.monotonic())):
-            slot = first + timedelta(seconds=number * self._every)
-            number += 1
-            hit = threading.Thread(target=self._hit, args=(number, slot), daemon=True)
-            hit.start()
-            self._hits = [*(earlier for earlier in self._hits if earlier.is_alive()), hit]
+        began = self._clock.now()
+        slots = self._job.slots(began)
+        slot = slots.after(began - _MOMENT)
+        while not self._stopping.wait(self._clock.until(slot)):
+            retried = False
+            if self._dice.falls(self._faults.duplicate, "duplicate"):
+                self._beside(self._attempt, slot, "duplicate")
+            if self._waits:
+                retried = self._execute(slot)
+            else:
+                self._beside(self._execute, slot)
+            slot = next_slot(slots, slot, self._clock.now(), retried=retried)
 
-    def _hit(self, number: int, slot: datetime) -> None:
-        sent_at, began = datetime.now(UTC), time.monotonic()
-        try:
-            response = self._client.post(self._url, headers=headers(slot))
-            status, body, error = response.status_code, _object(response), None
-        except httpx2.HTTPError as failed:
-            status, body, error = None, {}, str(failed) or type(failed).__name__
-        self._answered(Hit(number, sent_at, time.monotonic() - began, status, body, error))
+    def _beside(self, work: Callable[..., object], *args: object) -> None:
+        """In a thread of its own."""
+        self._under_way = [thread for thread in self._under_way if thread.is_alive()]
+        if self._faults.overlap and self._under_way and work == self._execute:
+            self._dice.count("overlap")
+        thread = threading.Thread(target=work, args=args, daemon=True)
+        thread.start()
+        self._under_way.append(thread)
+
+    def _execute(self, slot: datetime) -> bool:
+        """A slot with its retries; answers whether there were any."""
+        began, retries = self._clock.now(), 0
+        if self._dice.falls(self._faults.late, "late"):
+            late = self._dice.uniform(0, self._clock.real(_MOST_LATE_SECONDS))
+            if self._stopping.wait(late):
+                return False
+        while not self._attempt(slot, f"retry {retries}" if retries else "").succeeded:
+            elapsed = (self._clock.now() - began).total_seconds()
+            if not self._job.retry.again(retries, elapsed):
+                break
+            retries += 1
+            if self._stopping.wait(self._clock.real(self._job.retry.backoff(retries))):
+                break
+        return retries > 0
+
+    def _attempt(self, slot: datetime, note: str) -> Hit:
+        drop = self._dice.falls(self._faults.drop_response, "dropped response")
+        deadline = self._clock.real(self._job.attempt_deadline)
+        hit = self._sender.send(self._job, slot, deadline, drop=drop, note=note)
+        self._answered(hit)
+        return hit
+
+
+def next_slot(slots: Slots, slot: datetime, now: datetime, *, retried: bool) -> datetime:
+    """Which comes after this one, now that it is done with: the next, or of several that went by meanwhile the
+    newest, late. Those that went by during retries are left out."""
+    following = slots.after(slot)
+    if following > now:
+        return following
+    if retried:
+        return slots.after(now)
+    while (later := slots.after(following)) <= now:
+        following = later
+    return following
 
 
 def _object(response: httpx2.Response) -> dict[str, Any]:

@@ -1,12 +1,16 @@
 """What a person reads in the terminal: a line per hit, and the rows in the database as small tables."""
 
-from collections.abc import Sequence
-from datetime import datetime
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
 from cronlease.emulator.scheduler import Hit
+from cronlease.emulator.verdict import Verdict
 
 _COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
 _MOMENTS = {"locked": ("until", "locked_until"), "not_due": ("due at", "next_run_at")}
@@ -17,14 +21,44 @@ _WIDEST = 32
 def hit_line(hit: Hit) -> str:
     """When it was sent, HTTP status, what came of it, how long it took, and the details."""
     kind, word, details = _story(hit)
-    sent, status = f"{hit.sent_at.astimezone():%H:%M:%S}", hit.status or "---"
-    return f"{sent}  #{hit.number:<3} {status}  {kind:<7}  {word:<9} {hit.seconds:7.3f} s  {details}".rstrip()
+    sent, status = _clock(hit.sent_at), hit.status or "---"
+    said = " ".join([*details.split(), *([f"({hit.note})"] if hit.note else [])])
+    return f"{sent}  #{hit.number:<3} {status}  {kind:<7}  {word:<9} {hit.seconds:7.3f} s  {said}".rstrip()
+
+
+class Screen:
+    """Where it is all told: lines for a person, or one JSON object a line for a program."""
+
+    def __init__(self, echo: Callable[[str], None], *, as_json: bool = False) -> None:
+        self._echo = echo
+        self._as_json = as_json
+
+    def text(self, text: str) -> None:
+        """For a person alone."""
+        if not self._as_json:
+            self._echo(text)
+
+    def hit(self, hit: Hit) -> None:
+        self._echo(_written({"hit": asdict(hit)}) if self._as_json else hit_line(hit))
+
+    def fault(self, sentence: str) -> None:
+        now = datetime.now(UTC)
+        self._echo(_written({"fault": sentence, "at": now}) if self._as_json else f"{_clock(now)}  !    {sentence}")
+
+    def verdict(self, verdict: Verdict) -> None:
+        self._echo(_written({"verdict": asdict(verdict)}) if self._as_json else "\n".join(verdict.lines()))
+
+
+def _written(document: object) -> str:
+    return json.dumps(document, default=lambda moment: moment.isoformat(), ensure_ascii=False)
 
 
 def _story(hit: Hit) -> tuple[str, str, str]:
     body, reason = hit.body, str(hit.body.get("reason"))
     if hit.error is not None:
         return "no", "answer", hit.error
+    if isinstance(body.get("ran"), list):
+        return "ok" if body.get("ok") else "not ok", "run_due", _report(body)
     if body.get("skipped"):
         word, key = _MOMENTS.get(reason, ("", ""))
         moment = body.get(key)
@@ -33,6 +67,13 @@ def _story(hit: Hit) -> tuple[str, str, str]:
         counts = (f"{name} {body[name]}" for name in _COUNTS if body.get(name) is not None)
         return "ok", str(body.get("status")), ", ".join(counts)
     return "not ok", reason, str(body.get("error", ""))
+
+
+def _report(body: dict[str, Any]) -> str:
+    """What came of a hit at /run-due."""
+    runs = [f"{run.get('function')} {run.get('status')}" for run in [*body["ran"], *body.get("failed", [])]]
+    ended = [f"ended: {body['reason']}"] if body.get("reason") else []
+    return ", ".join([*runs, *ended]) or "nothing was due"
 
 
 def rows_in_the_database(conninfo: str) -> str:

@@ -1,0 +1,125 @@
+"""Which jobs the local scheduler has, and the settings of the function that fit them. Reads files, starts nothing."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cronlease.cadence import Every, duration, written
+from cronlease.emulator.cron import Cron, Slots, Steady
+from cronlease.emulator.retry import NO_RETRY, Retry
+from cronlease.settings import Settings
+
+ATTEMPT_DEADLINE = 180.0
+_DEADLINES = (15.0, 1800.0)
+_SHORTEST_LEASE = timedelta(seconds=1)
+# Scaled down so that a success, not_due and locked are all seen within half a minute.
+_DEMO = {"CRONLEASE_EVERY": "6s..9s", "CRONLEASE_BACKOFF": "8s..12s", "CRONLEASE_LEASE": "20s"}
+# And so that a lease can run out several times in that.
+_CHAOS = {"CRONLEASE_EVERY": "2s..3s", "CRONLEASE_BACKOFF": "2s..4s", "CRONLEASE_LEASE": "3s"}
+
+
+@dataclass(frozen=True, slots=True)
+class TimedJob:
+    """One job of the scheduler. Durations are seconds of the scheduler's time."""
+
+    name: str
+    when: Cron | timedelta
+    path: str = "/"
+    attempt_deadline: float = ATTEMPT_DEADLINE
+    retry: Retry = NO_RETRY
+
+    def slots(self, now: datetime) -> Slots:
+        return Steady(now, self.when) if isinstance(self.when, timedelta) else self.when
+
+
+class Plan(NamedTuple):
+    """The jobs, the defaults of the function's environment, and how much faster than ours the time is."""
+
+    jobs: list[TimedJob]
+    environment: dict[str, str]
+    speed: float = 1.0
+
+
+def demo(target: str, every: timedelta, attempt_deadline: float, retry: Retry, *, chaos: bool) -> Plan:
+    """One job that is hit every so often, whether or not the hit before was answered."""
+    job = TimedJob(_name(target), every, attempt_deadline=_deadline(attempt_deadline), retry=retry)
+    return Plan([job], dict(_CHAOS if chaos else _DEMO))
+
+
+def scheduled(target: str, cron: Cron, attempt_deadline: float, retry: Retry, speed: float) -> Plan:
+    """One job with a cron expression."""
+    job = TimedJob(_name(target), cron, attempt_deadline=_deadline(attempt_deadline), retry=retry)
+    return Plan([job], _environment({}, speed), speed)
+
+
+def from_file(path: Path, target: str, speed: float) -> Plan:
+    """The jobs that hit this function, as deploy/jobs.json writes them. Raises ValueError, one sentence."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        ours = {name: job for name, job in found["jobs"].items() if job["function"] == target}
+        function = found["functions"].get(target, {})
+        jobs = [_job(name, given) for name, given in ours.items()]
+        environment = _environment(function, speed)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except KeyError as error:
+        raise ValueError(f"{path}: {error} is missing; deploy/jobs.schema.json says what there is to say") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not jobs:
+        raise ValueError(f'{path} has no job for the function "{target}": pass --target')
+    return Plan(jobs, environment, speed)
+
+
+def _job(name: str, given: Mapping[str, Any]) -> TimedJob:
+    retry = given["retry"]
+    return TimedJob(
+        name,
+        Cron.parse(given["schedule"], given["time_zone"]),
+        given["path"],
+        _deadline(_seconds(given["attempt_deadline"])),
+        Retry(
+            count=int(retry["count"]),
+            max_duration=_seconds(retry["max_duration"]),
+            min_backoff=_seconds(retry["min_backoff"]),
+            max_backoff=_seconds(retry["max_backoff"]),
+            max_doublings=int(retry["max_doublings"]),
+        ),
+    )
+
+
+def _environment(function: Mapping[str, str], speed: float) -> dict[str, str]:
+    """The function's time runs as fast as the scheduler's, or nothing would fit anything."""
+    usual = Settings()
+    lease = duration(function["lease"]) if "lease" in function else usual.lease
+    made = {
+        "CRONLEASE_LEASE": written(max(lease / speed, _SHORTEST_LEASE)),
+        "CRONLEASE_EVERY": _faster(usual.every, speed),
+        "CRONLEASE_BACKOFF": _faster(usual.backoff, speed),
+    }
+    if "max_run" in function:
+        made["CRONLEASE_MAX_RUN"] = written(max(duration(function["max_run"]) / speed, _SHORTEST_LEASE))
+    return made
+
+
+def _faster(band: Every, speed: float) -> str:
+    # Whole milliseconds: less could not be written as a duration.
+    return str(Every(*(timedelta(milliseconds=end / speed // timedelta(milliseconds=1)) for end in band)))
+
+
+def _deadline(seconds: float) -> float:
+    low, high = _DEADLINES
+    if not low <= seconds <= high:
+        raise ValueError(f"an attempt deadline of {seconds:g}s is none that Cloud Scheduler has: from 15s to 30m")
+    return seconds
+
+
+def _seconds(text: str) -> float:
+    return duration(text).total_seconds()
+
+
+def _name(target: str) -> str:
+    return target.replace("_", "-")

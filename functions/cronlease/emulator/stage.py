@@ -1,0 +1,96 @@
+"""Everything that is hit, on loopback: database, sample feeds, signing keys, the function. Started in order, ended in
+the reverse one. Knows nothing of hits."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cronlease.emulator.feeds import FeedServer
+from cronlease.emulator.function import FunctionProcess, claimed_port
+from cronlease.emulator.issuer import Issuer
+from cronlease.emulator.postgres import EmbeddedPostgres, default_data_dir
+from cronlease.migrate import migrate
+from cronlease.settings import load
+
+# Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
+_DATABASE = "emulator"
+_FEED_LATENCY = 3.0
+_LOOPBACK = {"CRONLEASE_AUTH": "none", "CRONLEASE_ALLOW_FORCE": "1", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+# DEBUG would make the framework start its development server; the others say that we are on a platform.
+_MISLEADING = {"DEBUG", "K_SERVICE", "KUBERNETES_SERVICE_HOST"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What is running."""
+
+    function: FunctionProcess
+    server: EmbeddedPostgres | None
+    conninfo: str
+    psql: str
+    log: Path
+    token: Callable[[], str] | None
+    token_file: Path | None
+
+    def heading(self) -> str:
+        who = f' -H "Authorization: Bearer $(cat {self.token_file})"' if self.token_file else ""
+        return f"""\
+cronlease emulate: Ctrl-C stops it all
+  run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
+  look          curl {self.function.url}status{who}
+  database      {self.psql}
+  its log       {self.log}
+"""
+
+
+@contextmanager
+def staged(
+    source: Path, target: str, port: int, defaults: dict[str, str], *, workers: int = 1, oidc: bool = False
+) -> Iterator[Stage]:
+    """Runs `target` of `source` until the block ends; the environment wins over the defaults. For the main thread:
+    the children end with it."""
+    with claimed_port(port), ExitStack() as stack:
+        kept = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
+        env = defaults | {"WORKERS": str(workers)} | kept | _LOOPBACK
+        issuer = stack.enter_context(Issuer(f"http://127.0.0.1:{port}")) if oidc else None
+        if issuer is not None:
+            env |= issuer.environment()
+        settings = load(env)
+        server = None if settings.has_database else _embedded(stack, env)
+        conninfo = env.get("DATABASE_URL", "")
+        migrate(conninfo)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
+        # A run takes a while, but not so long that its lease could run out by itself.
+        feeds = stack.enter_context(FeedServer(latency=min(_FEED_LATENCY, settings.lease.total_seconds() / 4)))
+        feeds.write_sources(folder / "sources.toml")
+        env["CRONLEASE_SOURCES"] = str(folder / "sources.toml")
+        function = FunctionProcess(source, target, port, env, folder / "function.log")
+        stack.enter_context(function)
+        feeds.start()  # after this fork: a fork copies no threads, but their locks
+        if issuer is not None:
+            issuer.start()
+        yield Stage(
+            function,
+            server,
+            conninfo,
+            server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql",
+            folder / "function.log",
+            issuer.token if issuer else None,
+            _token_file(folder, issuer) if issuer else None,
+        )
+
+
+def _embedded(stack: ExitStack, env: dict[str, str]) -> EmbeddedPostgres:
+    """The embedded server, named in the environment as the database."""
+    server = stack.enter_context(EmbeddedPostgres.start(default_data_dir() / "postgres"))
+    env["DATABASE_URL"] = server.create_database(_DATABASE)
+    return server
+
+
+def _token_file(folder: Path, issuer: Issuer) -> Path:
+    file = folder / "token"
+    file.write_text(issuer.token_for_a_day(), encoding="ascii")
+    return file

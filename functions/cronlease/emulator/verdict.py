@@ -1,0 +1,129 @@
+"""Whether the promises were kept: what callers were told, held against the history in the database."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import psycopg
+
+from cronlease.emulator.function import EmulatorError
+from cronlease.emulator.scheduler import Hit
+
+_MOST_SHOWN = 20
+
+
+class Before(NamedTuple):
+    """Where the history stood when the hits began."""
+
+    since: datetime
+    run_counts: dict[str, int]
+
+    @classmethod
+    def read(cls, conninfo: str) -> Self:
+        ((since, run_counts),) = _ask(conninfo, "before.sql")
+        return cls(since, run_counts)
+
+
+class Ledger:
+    """What callers were told: a count of everything, and by request ID how each run ended."""
+
+    def __init__(self) -> None:
+        self.hits = 0
+        self.unanswered = 0
+        self.refused: Counter[str] = Counter()
+        self.skips: Counter[str] = Counter()
+        self.told: dict[str, str] = {}
+
+    def enter(self, hit: Hit) -> None:
+        self.hits += 1
+        if hit.status is None:
+            self.unanswered += 1
+        elif isinstance(hit.body.get("ran"), list):  # run-due
+            for run in [*hit.body["ran"], *hit.body.get("failed", [])]:
+                self._told(run)
+            if hit.body.get("reason"):
+                self.skips[str(hit.body["reason"])] += 1
+        elif hit.body.get("skipped"):
+            self.skips[str(hit.body.get("reason"))] += 1
+        else:
+            self._told(hit.body)
+            if not hit.succeeded:
+                self.refused[f"{hit.status} {hit.body.get('reason') or ''}".strip()] += 1
+
+    def _told(self, body: dict[str, Any]) -> None:
+        if "request_id" in body:
+            self.told[str(body["request_id"])] = str(body.get("reason") or body.get("status"))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What happened, and every rule that was broken, with what broke it."""
+
+    hits: int
+    unanswered: int
+    errors: dict[str, int]
+    skips: dict[str, int]
+    runs: dict[str, int]
+    faults: dict[str, int]
+    violations: list[str]
+
+    def lines(self) -> list[str]:
+        told = [f"{self.hits}"]
+        told += [f"{count} answered {what}" for what, count in self.errors.items()]
+        told += [f"{self.unanswered} without an answer"] if self.unanswered else []
+        shown = self.violations[:_MOST_SHOWN]
+        more = len(self.violations) - len(shown)
+        return [
+            "verdict",
+            f"  hits        {', '.join(told)}",
+            f"  real runs   {_sum(self.runs)}",
+            f"  skips       {_sum(self.skips)}",
+            f"  faults      {_sum(self.faults)}",
+            f"  violations  {len(self.violations)}",
+            *(f"    {violation}" for violation in shown),
+            *([f"    and {more} more"] if more else []),
+        ]
+
+
+def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], stuck: list[str]) -> Verdict:
+    """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free."""
+    asked = {
+        "since": before.since,
+        "run_counts": json.dumps(before.run_counts),
+        "told": json.dumps(ledger.told),
+    }
+    broken = _ask(conninfo, "verdict.sql", asked)
+    violations = [f"{rule}: {what}" for rule, what in broken]
+    violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
+    return Verdict(
+        hits=ledger.hits,
+        unanswered=ledger.unanswered,
+        errors=dict(ledger.refused.most_common()),
+        skips=dict(ledger.skips.most_common()),
+        runs=dict(_ask(conninfo, "history.sql", asked)),
+        faults=dict(faults.most_common()),
+        violations=violations,
+    )
+
+
+def stale(conninfo: str, before: Before) -> list[str]:
+    """Schedules whose lease has run out and that are due, so that a hit must take them."""
+    return [name for (name,) in _ask(conninfo, "stale.sql", {"since": before.since})]
+
+
+def _ask(conninfo: str, file: str, asked: dict[str, Any] | None = None) -> list[Any]:
+    query = Path(__file__).with_name(file).read_bytes()
+    try:
+        with psycopg.connect(conninfo, connect_timeout=10) as conn:
+            return conn.execute(query, asked).fetchall()
+    except psycopg.Error as error:
+        raise EmulatorError(f"the history cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _sum(counts: dict[str, int]) -> str:
+    """Such as: 14 (success 11, abandoned 3)."""
+    parts = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return f"{sum(counts.values())} ({parts})" if parts else "0"

@@ -1,0 +1,139 @@
+-- Whatever is wrong with the history since then, a row each: the rule that was broken, and by what.
+-- Told is what callers heard, by request ID; run_counts are the schedules' at the beginning.
+with run as (
+  select
+    r.*,
+    r.status in ('success', 'partial') as committed,
+    lag(r.started_at) over history as started_before,
+    lead(r.started_at) over history as replaced_at,
+    max(r.finished_at) filter (where r.status in ('success', 'partial')) over (
+      partition by r.function_name
+      order by r.fence
+      rows between unbounded preceding and 1 preceding
+    ) as committed_before
+  from public.refresh_runs r
+  where r.started_at >= %(since)s
+  window history as (partition by r.function_name order by r.fence)
+),
+told as (
+  select t.key::uuid as request_id, t.value as word
+  from jsonb_each_text(%(told)s) t
+),
+finished as (
+  select r.function_name, count(*) as runs
+  from public.refresh_runs r
+  where r.finished_at >= %(since)s
+    and r.status in ('success', 'partial', 'failed', 'interrupted')
+  group by r.function_name
+),
+newest as (
+  select function_name, max(fence) as fence
+  from run
+  group by function_name
+)
+select 'two runs have the same fence', format('%%s, fence %%s', function_name, fence)
+from run
+group by function_name, fence
+having count(*) > 1
+union all
+select 'fences do not grow with time', format('%%s, fence %%s', function_name, fence)
+from run
+where started_before > started_at
+union all
+select 'two committed runs overlap', format('%%s, fence %%s, %%s', function_name, fence, request_id)
+from run
+where committed
+  and committed_before > started_at
+union all
+select 'a run ended what another had taken over', format('%%s, fence %%s, %%s', function_name, fence, request_id)
+from run
+where status in ('success', 'partial', 'failed', 'interrupted')
+  and finished_at > replaced_at
+union all
+select 'a run that was replaced is still open', format('%%s, fence %%s, %%s', function_name, fence, request_id)
+from run
+where status = 'running'
+  and replaced_at is not null
+union all
+select
+  'a caller was told of a success that is not there',
+  format('%%s, recorded as %%s', t.request_id, coalesce(r.status, 'nothing'))
+from told t
+left join public.refresh_runs r on r.request_id = t.request_id
+where t.word in ('success', 'partial')
+  and r.status is distinct from t.word
+union all
+select
+  'a caller was told that a run came to nothing, and it is there',
+  format('%%s, told %%s, recorded as %%s', t.request_id, t.word, r.status)
+from told t
+join run r on r.request_id = t.request_id
+where t.word in ('failed', 'deadline', 'lease_lost', 'interrupted')
+  and r.committed
+union all
+select
+  'a run has not moved the schedule once',
+  format('%%s, %%s runs ended, run_count grew by %%s', s.function_name, coalesce(f.runs, 0), grown.by)
+from public.refresh_schedule s
+left join finished f on f.function_name = s.function_name
+cross join lateral (
+  select s.run_count - coalesce((%(run_counts)s::jsonb ->> s.function_name)::bigint, 0) as by
+) grown
+where grown.by <> coalesce(f.runs, 0)
+union all
+select
+  'a success has not set the next run time',
+  format('%%s, fence %%s, %%s', r.function_name, r.fence, coalesce(r.next_run_at::text, 'null'))
+from run r
+join public.refresh_schedule s on s.function_name = r.function_name
+where r.committed
+  and not s.once
+  and (r.next_run_at is null or r.next_run_at < r.finished_at)
+union all
+select
+  'the schedule has another fence than its newest run',
+  format('%%s, %%s instead of %%s', s.function_name, s.fence, n.fence)
+from public.refresh_schedule s
+join newest n on n.function_name = s.function_name
+where s.fence <> n.fence
+union all
+select 'a lease is held by no open run', format('%%s, %%s', s.function_name, s.locked_by)
+from public.refresh_schedule s
+where s.locked_by is not null
+  and not exists (
+    select
+    from public.refresh_runs r
+    where r.request_id::text = s.locked_by
+      and r.fence = s.fence
+      and r.status = 'running'
+  )
+union all
+select 'an opening was written by no committed run', format('%%s %%s', o.source, o.external_id)
+from public.opening_signals o
+cross join lateral (values (o.first_seen_at), (o.changed_at)) as written (at)
+where written.at >= %(since)s
+  and exists (select from run r where r.function_name = 'refresh_opening_signals')
+  and not exists (
+    select
+    from run r
+    where r.function_name = 'refresh_opening_signals'
+      and r.committed
+      and written.at between r.started_at and r.finished_at
+  )
+union all
+select
+  'the runs have counted other openings than there are',
+  format('%%s counted as new, %%s there', counted.new, there.new)
+from (
+  select coalesce(sum(r.inserted), 0) as new, count(*) as runs
+  from run r
+  where r.function_name = 'refresh_opening_signals'
+    and r.committed
+) counted
+cross join (
+  select count(*) as new
+  from public.opening_signals o
+  where o.first_seen_at >= %(since)s
+) there
+where counted.new <> there.new
+  and counted.runs > 0

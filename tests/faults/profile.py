@@ -1,0 +1,92 @@
+"""How often each promise is put to the test: a little by default, the full figures with `--profile long`.
+
+The figures of a long profile are written to one JSON file, with the seed: n of n, never an adjective.
+"""
+
+import json
+import os
+import platform
+import random
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+
+class Size(NamedTuple):
+    default: int
+    long: int
+
+
+# What one unit is: see the test of that promise.
+SIZES = {
+    "P1": Size(10, 1000),  # rounds of a hundred claims
+    "P2": Size(400, 12_012),  # orders; so many are all of them
+    "P3": Size(1, 25),  # rounds of all points
+    "P4": Size(1, 50),
+    "P5": Size(1, 50),  # rounds of all points
+    "P6": Size(1, 20),  # rounds of all points, for each way to serve
+    "P7": Size(5, 500),  # restarts
+    "P8": Size(5, 500),  # of each of the four kinds
+    "P9": Size(1, 10),  # rounds of all kinds
+    "P10": Size(1, 30),  # rounds of all points
+    "P11": Size(10, 200),  # rounds
+    "P12": Size(1, 17),  # rounds of all three kinds
+    "P13": Size(25, 1000),  # slots
+    "P14": Size(10, 100),  # rounds of twenty clients
+    "P15": Size(1, 20),  # rounds of two hundred callers
+    "P16": Size(4, 480),  # cells of the matrix, which has 24
+    "P17": Size(200, 6000),  # examples of the state machine, up to 20 steps each
+    "P26": Size(2000, 200_000),  # fuzzed cadences
+    "soak": Size(8, 1800),  # seconds
+}
+
+
+class Profile:
+    """The sizes of this session, its seed, and what was seen."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name = name
+        self.seed = seed
+        self.figures: list[dict[str, Any]] = []
+        self._started = time.time()
+
+    def n(self, promise: str) -> int:
+        size = SIZES[promise]
+        return size.long if self.name == "long" else size.default
+
+    def random(self, promise: str) -> random.Random:
+        """A source of its own for each promise: which tests run beside it changes nothing."""
+        return random.Random(f"{self.seed} {promise}")
+
+    def record(self, promise: str, kept: int, of: int, **more: Any) -> None:
+        """Kept n of n; asserted here, so that no test can record and forget to look."""
+        self.figures.append({"promise": promise, "kept": kept, "of": of, "seed": self.seed, **more})
+        assert (kept, of) == (of, of), f"{promise}: {kept} of {of} with --seed {self.seed}: {more}"
+
+    def write(self, path: Path) -> None:
+        path.write_text(
+            json.dumps(
+                {
+                    "profile": self.name,
+                    "seed": self.seed,
+                    "seconds": round(time.time() - self._started),
+                    "python": platform.python_version(),
+                    "cores": os.cpu_count(),
+                    "figures": self.figures,
+                },
+                indent=1,
+            )
+            + "\n"
+        )
+
+
+def of(config: pytest.Config) -> Profile:
+    """The session's one profile."""
+    known: Profile | None = getattr(config, "cronlease_profile", None)
+    if known is None:
+        seed = config.getoption("--seed")
+        known = Profile(config.getoption("--profile"), random.randrange(2**32) if seed is None else seed)
+        config.cronlease_profile = known  # type: ignore[attr-defined]
+    return known

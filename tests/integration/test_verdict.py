@@ -1,0 +1,156 @@
+"""The emulator's verdict: silent about a history that is as promised, and not about one that is not."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from cronlease.emulator.scheduler import Hit
+from cronlease.emulator.verdict import Before, Ledger, Verdict, judge, stale
+from tests.schema.calls import acquire, call, finish
+
+JOB = "refresh_opening_signals"
+
+
+class History:
+    """A short one of the shipped job: a success with an opening, a run that died, a run that took over from it."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.ledger = Ledger()
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            call(conn, "ensure_schedule", function_name=JOB)
+            self._run(conn, "success", opening="from before", tell=False)
+        self.before = Before.read(dsn)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            self.first = self._run(conn, "success", opening="1")
+            acquire(conn, uuid4(), JOB, force=True)
+            conn.execute("update refresh_schedule set locked_until = clock_timestamp()")
+            self.last = self._run(conn, "partial", opening="2")
+            self.failed = self._run(conn, "failed")
+
+    def _run(self, conn: psycopg.Connection, status: str, *, opening: str = "", tell: bool = True) -> UUID:
+        request_id = uuid4()
+        fence = acquire(conn, request_id, JOB, force=True).fence
+        with conn.transaction():
+            if opening:
+                conn.execute("insert into opening_signals (source, external_id) values ('acme', %s)", [opening])
+            finish(conn, request_id, fence, status, JOB, delay="10 min", inserted=int(bool(opening)))
+        if tell:
+            self.tell(request_id, status)
+        return request_id
+
+    def tell(self, request_id: UUID, word: str) -> None:
+        ok = word in ("success", "partial")
+        body = {"request_id": str(request_id), "skipped": False, "reason": None if ok else word, "status": word}
+        self.ledger.enter(Hit(1, datetime.now(UTC), 0.1, 200 if ok else 500, body))
+
+    def change(self, statement: str) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            changed = conn.execute(statement.encode(), vars(self))
+            assert changed.rowcount > 0
+
+    def judge(self) -> Verdict:
+        return judge(self.dsn, self.before, self.ledger, Counter(kill=2), [])
+
+
+@pytest.fixture
+def history(dsn: str) -> History:
+    return History(dsn)
+
+
+def test_a_history_as_promised_breaks_no_rule_and_is_counted(history: History) -> None:
+    for body in ({"skipped": True, "reason": "locked"}, {"ran": [], "failed": [], "reason": "shutting_down"}):
+        history.ledger.enter(Hit(2, datetime.now(UTC), 0.1, 200, body))
+    history.ledger.enter(Hit(3, datetime.now(UTC), 0.1, error="gone"))
+    assert history.judge().lines() == [
+        "verdict",
+        "  hits        6, 1 answered 500 failed, 1 without an answer",
+        "  real runs   4 (abandoned 1, failed 1, partial 1, success 1)",
+        "  skips       2 (locked 1, shutting_down 1)",
+        "  faults      2 (kill 2)",
+        "  violations  0",
+    ]
+
+
+BROKEN: list[tuple[str, str | Callable[[History], None]]] = [
+    ("two runs have the same fence", "update refresh_runs set fence = 3 where request_id = %(last)s"),
+    (
+        "fences do not grow with time",
+        "update refresh_runs set started_at = clock_timestamp() where request_id = %(first)s",
+    ),
+    (
+        "two committed runs overlap",
+        "update refresh_runs set finished_at = clock_timestamp() where status = 'success'",
+    ),
+    (
+        "a run ended what another had taken over",
+        "update refresh_runs set finished_at = clock_timestamp() where request_id = %(first)s",
+    ),
+    (
+        "a run that was replaced is still open",
+        "update refresh_runs set status = 'running', finished_at = null where status = 'abandoned'",
+    ),
+    ("a caller was told of a success that is not there", "delete from refresh_runs where request_id = %(first)s"),
+    (
+        "a caller was told of a success that is not there",
+        "update refresh_runs set status = 'failed' where request_id = %(last)s",
+    ),
+    ("a caller was told of a success that is not there", lambda history: history.tell(uuid4(), "success")),
+    (
+        "a caller was told that a run came to nothing, and it is there",
+        lambda history: history.tell(history.first, "lease_lost"),
+    ),
+    ("a run has not moved the schedule once", "update refresh_schedule set run_count = run_count + 1"),
+    ("a run has not moved the schedule once", "update refresh_schedule set run_count = run_count - 1"),
+    (
+        "a success has not set the next run time",
+        "update refresh_runs set next_run_at = null where status = 'success'",
+    ),
+    ("the schedule has another fence than its newest run", "update refresh_schedule set fence = fence + 1"),
+    ("the schedule has another fence than its newest run", "update refresh_schedule set fence = fence - 1"),
+    (
+        "a lease is held by no open run",
+        "update refresh_schedule set locked_by = %(last)s, locked_until = clock_timestamp()",
+    ),
+    (
+        "an opening was written by no committed run",
+        "update opening_signals set changed_at = clock_timestamp() where external_id = '1'",
+    ),
+    (
+        "the runs have counted other openings than there are",
+        "update refresh_runs set inserted = inserted + 1 where status = 'partial'",
+    ),
+    ("the runs have counted other openings than there are", "delete from opening_signals where external_id = '2'"),
+]
+
+
+@pytest.mark.parametrize(("rule", "change"), BROKEN)
+def test_a_history_that_breaks_a_promise_is_told(
+    history: History, rule: str, change: str | Callable[[History], None]
+) -> None:
+    if isinstance(change, str):
+        history.change(change)
+    else:
+        change(history)
+    verdict = history.judge()
+    assert rule in [violation.partition(":")[0] for violation in verdict.violations]
+    assert f"  violations  {len(verdict.violations)}" in verdict.lines()
+
+
+def test_a_due_row_whose_lease_has_run_out_is_stale_until_a_hit_takes_it(history: History) -> None:
+    with psycopg.connect(history.dsn, autocommit=True) as conn:
+        acquire(conn, request_id := uuid4(), JOB, force=True)
+        conn.execute("update refresh_schedule set next_run_at = null")
+        assert stale(history.dsn, history.before) == [], "its lease lasts"
+        conn.execute("update refresh_schedule set locked_until = clock_timestamp() - interval '1 s'")
+        assert stale(history.dsn, history.before) == [JOB]
+        taken = acquire(conn, uuid4(), JOB)
+        assert taken.acquired
+        assert taken.locked_by != str(request_id)
+    assert stale(history.dsn, history.before) == []
+    stuck = judge(history.dsn, history.before, history.ledger, Counter(), [JOB])
+    assert stuck.violations == [f"a lease has run out, and no hit takes it: {JOB}"]
