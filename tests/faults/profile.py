@@ -22,7 +22,7 @@ class Size(NamedTuple):
 # What one unit is: see the test of that promise.
 SIZES = {
     "P1": Size(10, 1000),  # rounds of a hundred claims
-    "P2": Size(400, 12_012),  # orders; so many are all of them
+    "P2": Size(250, 12_012),  # orders; so many are all of them
     "P3": Size(1, 25),  # rounds of all points
     "P4": Size(1, 50),
     "P5": Size(1, 50),  # rounds of all points
@@ -37,7 +37,7 @@ SIZES = {
     "P14": Size(10, 100),  # rounds of twenty clients
     "P15": Size(1, 20),  # rounds of two hundred callers
     "P16": Size(4, 480),  # cells of the matrix, which has 24
-    "P17": Size(200, 6000),  # examples of the state machine, up to 20 steps each
+    "P17": Size(200, 7000),  # examples of the state machine, up to 20 steps each
     "P26": Size(2000, 200_000),  # fuzzed cadences
     "soak": Size(8, 1800),  # seconds
 }

@@ -204,3 +204,10 @@ def _locks(conn: psycopg.Connection) -> list[str]:
         """
     ).fetchall()
     return [kind for (kind,) in found]
+
+
+def test_a_band_is_written_in_plain_digits_whatever_the_locale(conn: psycopg.Connection) -> None:
+    if conn.execute("select from pg_collation where collname = 'und-x-icu'").fetchone() is None:
+        pytest.skip("this server was built without ICU")
+    row = conn.execute("select public.is_band('٣m' collate \"und-x-icu\"), public.is_band('3m')").fetchone()
+    assert row == (False, True)

@@ -1,0 +1,17 @@
+"""A function that runs when it cannot read its schedule. For the negative control of P9."""
+
+import httpx2
+
+from cronlease import Run, claim, scheduled
+from cronlease.wall import Claim
+from opening_signals import settings
+from opening_signals.catalogue import load
+
+claim._UNREADABLE = Claim(True, None, 1, None, None, None, "refresh_opening_signals", {}, None, 0)
+
+
+@scheduled
+async def refresh_opening_signals(run: Run) -> None:
+    (source,) = load(settings.sources_file())
+    async with httpx2.AsyncClient() as client:
+        await client.get(source.url)

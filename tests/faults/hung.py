@@ -1,0 +1,50 @@
+"""Functions that hang when they are asked to, each in its own way."""
+
+import asyncio
+import threading
+import time
+
+from cronlease import Run, scheduled
+
+
+async def leave_a_trace(run: Run) -> None:
+    async with run.commit() as conn:
+        await conn.execute("insert into effect values (%s, %s)", [run.function, run.request_id])
+
+
+@scheduled
+async def waits(run: Run) -> None:
+    if "hang" in run.args:
+        await asyncio.Event().wait()
+    await leave_a_trace(run)
+
+
+@scheduled
+def sleeps(run: Run) -> None:
+    if "hang" in run.args:
+        threading.Event().wait()
+    with run.commit() as conn:
+        conn.execute("insert into effect values (%s, %s)", [run.function, run.request_id])
+
+
+@scheduled
+async def blocks(run: Run) -> None:
+    """Nothing else happens in its process any more, not even the end of this run."""
+    if "hang" in run.args:
+        while True:
+            time.sleep(1)
+    await leave_a_trace(run)
+
+
+@scheduled
+async def lingers(run: Run) -> None:
+    """For a process that lets a run be as old as it likes."""
+    if "hang" in run.args:
+        await asyncio.Event().wait()
+    await leave_a_trace(run)
+
+
+@scheduled
+async def other(run: Run) -> None:
+    """For the process that takes over."""
+    await leave_a_trace(run)

@@ -1,0 +1,258 @@
+"""The machine that drives the wall and the model of it, from several clients; after each step they must agree.
+
+Time is moved by ageing rows.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.faults.model import ENDED, LOST, Model, Refused
+from tests.schema.calls import acquire, call, claim_due, create, expire, finish, make_due
+
+CLIENTS = 3
+HOUR = timedelta(hours=1)
+NUMBERS = count(1)
+
+clients = st.integers(2, 1 + CLIENTS)
+whose = st.integers(0, 3)
+"""Of the runs there were, counted from the newest."""
+astray = st.sampled_from([0, 0, 0, 1, -1])
+"""How far the fence that is told lies beside the right one."""
+words = st.sampled_from(ENDED)
+yes = st.booleans()
+mostly = st.sampled_from([True, True, True, False])
+
+
+class Wall(RuleBasedStateMachine):
+    """One schedule of its own for each example, and clients with a connection each."""
+
+    connections: list[psycopg.Connection]
+    steps = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = f"job {next(NUMBERS)}"
+        self.model = Model()
+        self.requests: list[UUID] = []
+        self.seen: tuple[int, int, Any] | None = None
+        self.writer, self.time = self.connections[:2]
+        self.say(self.time, "ensure_schedule")
+
+    def teardown(self) -> None:
+        self.writer.execute("rollback")
+        self.time.execute("delete from public.refresh_schedule where function_name = %s", [self.name])
+
+    def say(self, conn: psycopg.Connection, verb: str, **more: Any) -> Any:
+        return call(conn, verb, function_name=self.name, **more)[0]
+
+    def run(self, number: int) -> tuple[UUID, int]:
+        request = self.requests[-1 - number % len(self.requests)]
+        return request, self.model.runs[request].fence
+
+    def agree(self, model: Callable[[], Any], wall: Callable[[], Any]) -> Any:
+        """Both give that answer, or refuse with that error."""
+        type(self).steps += 1
+        try:
+            expected = model()
+        except Refused as refused:
+            expected = str(refused)
+        try:
+            answer = wall()
+        except psycopg.Error as error:
+            answer = error.sqlstate
+        assert answer == expected, f"the wall answers {answer}, the model {expected}"
+        return answer
+
+    @rule(client=clients, force=yes, known=mostly)
+    def acquire(self, client: int, force: bool, known: bool) -> None:
+        conn, request, actions = self.connections[client], uuid4(), [self.name if known else "another"]
+        reason = self.agree(
+            lambda: self.model.acquire(request, force, known),
+            lambda: acquire(conn, request, self.name, force=force, actions=actions).reason,
+        )
+        self.requests += [request] if reason is None else []
+
+    @rule(client=clients, known=mostly)
+    def claim_due(self, client: int, known: bool) -> None:
+        conn, request, action = self.connections[client], uuid4(), self.name if known else "another"
+        reason = self.agree(
+            lambda: self.model.claim_due(request, known),
+            lambda: claim_due(conn, action, request_id=request).reason,
+        )
+        self.requests += [request] if reason is None else []
+
+    @precondition(lambda self: self.requests)
+    @rule(client=clients, number=whose, due=yes)
+    def ask_again(self, client: int, number: int, due: bool) -> None:
+        conn, (request, _) = self.connections[client], self.run(number)
+        if due:
+            self.agree(
+                lambda: self.model.claim_due(request),
+                lambda: claim_due(conn, self.name, request_id=request).reason,
+            )
+        else:
+            self.agree(lambda: self.model.acquire(request), lambda: acquire(conn, request, self.name).reason)
+
+    @precondition(lambda self: self.requests)
+    @rule(client=clients, number=whose, beside=astray)
+    def renew(self, client: int, number: int, beside: int) -> None:
+        conn, (request, fence) = self.connections[client], self.run(number)
+        self.agree(
+            lambda: self.model.renew(request, fence + beside),
+            lambda: self.say(conn, "renew_refresh_lock", request_id=request, fence=fence + beside, lease=HOUR),
+        )
+
+    @precondition(lambda self: self.requests)
+    @rule(client=clients, number=whose, beside=astray, status=words, at_once=yes)
+    def finish(self, client: int, number: int, beside: int, status: str, at_once: bool) -> None:
+        conn, (request, fence) = self.connections[client], self.run(number)
+        if self.model.writing and self.model.holds(request, fence + beside):
+            return  # It would wait for its own transaction.
+        delay = timedelta(0) if at_once else HOUR
+        self.agree(
+            lambda: self.model.finish(request, fence + beside, status, at_once),
+            lambda: finish(conn, request, fence + beside, status, self.name, delay=delay).status,
+        )
+
+    @precondition(lambda self: self.requests and not self.model.writing)
+    @rule(number=whose, beside=astray)
+    def begin(self, number: int, beside: int) -> None:
+        """A data transaction: its lock is the exclusion, whatever the clock says."""
+        request, fence = self.run(number)
+        self.writer.execute("begin")
+        fenced = self.agree(
+            lambda: None if self.model.holds(request, fence + beside) else LOST,
+            lambda: self.say(self.writer, "assert_lease", request_id=request, fence=fence + beside) or None,
+        )
+        if fenced is None:
+            self.model.writing = request
+        else:
+            self.writer.execute("rollback")
+
+    @precondition(lambda self: self.model.writing)
+    @rule(status=words, at_once=yes, commits=mostly)
+    def end(self, status: str, at_once: bool, commits: bool) -> None:
+        request = self.model.writing
+        assert request is not None
+        fence, delay = self.model.runs[request].fence, timedelta(0) if at_once else HOUR
+        if commits:
+            self.agree(
+                lambda: self.model.finish(request, fence, status, at_once),
+                lambda: finish(self.writer, request, fence, status, self.name, delay=delay).status,
+            )
+        self.writer.execute("commit" if commits else "rollback")
+        self.model.writing = None
+
+    @precondition(lambda self: self.requests)
+    @rule(client=clients, number=whose)
+    def release(self, client: int, number: int) -> None:
+        conn, (request, _) = self.connections[client], self.run(number)
+        if request != self.model.writing:
+            self.agree(
+                lambda: self.model.release(request),
+                lambda: self.say(conn, "release_refresh_lock", request_id=request),
+            )
+
+    @precondition(lambda self: self.model.row and self.model.row.holder and not self.model.writing)
+    @rule()
+    def time_passes(self) -> None:
+        expire(self.time, self.name)
+        self.model.there().live = False
+        self.model.write()
+
+    @precondition(lambda self: self.model.row and not self.model.writing)
+    @rule()
+    def it_comes_due(self) -> None:
+        make_due(self.time, self.name)
+        self.model.there().due = True
+        self.model.write(moves=True)
+
+    @rule(client=clients, older=st.sampled_from([timedelta(0), HOUR]))
+    def recover(self, client: int, older: timedelta) -> None:
+        conn = self.connections[client]
+        self.agree(
+            lambda: self.model.recover(young=bool(older)),
+            lambda: call(conn, "recover_stale_dispatches", older_than=older)[0],
+        )
+
+    @precondition(lambda self: not self.model.writing)
+    @rule(client=clients, paused=yes)
+    def pause(self, client: int, paused: bool) -> None:
+        conn, verb = self.connections[client], "pause_refresh" if paused else "resume_refresh"
+        self.agree(lambda: self.model.pause(paused), lambda: self.say(conn, verb))
+
+    @precondition(lambda self: not self.model.writing)
+    @rule(client=clients, number=st.none() | whose)
+    def unlock(self, client: int, number: int | None) -> None:
+        conn = self.connections[client]
+        request = None if number is None or not self.requests else self.run(number)[0]
+        self.agree(lambda: self.model.unlock(request), lambda: self.say(conn, "unlock_refresh", request_id=request))
+
+    @rule(client=clients, replace=yes, once=yes, at_once=yes)
+    def create(self, client: int, replace: bool, once: bool, at_once: bool) -> None:
+        conn, every, delay = self.connections[client], None if once else "10m", None if at_once else HOUR
+        self.agree(
+            lambda: self.model.create(replace, once, at_once),
+            lambda: create(conn, self.name, self.name, every=every, delay=delay, replace=replace).created,
+        )
+
+    @precondition(lambda self: self.model.row is None)
+    @rule(client=clients)
+    def ensure(self, client: int) -> None:
+        self.agree(
+            lambda: "created" if self.model.create(replace=False, once=False, at_once=True) else "exists",
+            lambda: self.say(self.connections[client], "ensure_schedule"),
+        )
+
+    @rule(client=clients)
+    def delete(self, client: int) -> None:
+        self.agree(lambda: self.model.delete(), lambda: self.say(self.connections[client], "delete_refresh"))
+
+    @invariant()
+    def wall_and_model_are_the_same(self) -> None:
+        found = self.time.execute(_LOOK, {"name": self.name}).fetchone()
+        assert found is not None
+        row, runs, raw = found
+        model = self.model
+        expected = model.row and {**asdict(model.row), "holder": model.row.holder and str(model.row.holder)}
+        assert row == expected, f"the wall has {row}, the model {expected}"
+        recorded = [[str(request), run.fence, run.status] for request, run in model.runs.items()]
+        assert runs == recorded, f"the wall has {runs}, the model {recorded}"
+        assert [run[1] for run in runs] == list(range(1, len(runs) + 1)), "the fence rises by one, without gaps"
+        assert [run[2] for run in runs[:-1]].count("running") == 0, "at most one run is open, and it is the newest"
+        if self.seen is not None:
+            writes, moves, was = self.seen
+            assert writes != model.writes or raw == was, "nothing was to be changed"
+            assert moves != model.moves or _next(raw) == _next(was), "the next run moved by itself"
+        self.seen = model.writes, model.moves, raw
+
+
+def _next(raw: dict[str, Any] | None) -> Any:
+    return raw and raw["next_run_at"]
+
+
+_LOOK = """
+select
+  (
+    select jsonb_build_object(
+      'fence', s.fence, 'holder', s.locked_by, 'live', coalesce(s.locked_until > clock_timestamp(), false),
+      'due', coalesce(s.next_run_at <= clock_timestamp(), true), 'paused', s.paused_at is not null, 'once', s.once,
+      'completed', s.completed_at is not null, 'failures', s.failures, 'abandoned', s.abandoned,
+      'run_count', s.run_count, 'last_status', s.last_status
+    )
+    from public.refresh_schedule s where s.function_name = %(name)s
+  ),
+  (
+    select coalesce(jsonb_agg(jsonb_build_array(r.request_id, r.fence, r.status) order by r.fence), '[]')
+    from public.refresh_runs r where r.function_name = %(name)s
+  ),
+  (select to_jsonb(s) from public.refresh_schedule s where s.function_name = %(name)s)
+"""

@@ -1,0 +1,115 @@
+"""A database in trouble under a run: never two real runs, never a hung request, never a lost next_run_at."""
+
+import signal
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.acceptance.conftest import Serve
+from tests.faults.crashing import Base, Crashing, base_of
+from tests.faults.scene import OPENINGS, Hit, Point, Scene, until_it_runs
+from tests.integration.conftest import Room, wait_until
+
+HELD = "select 1 from refresh_schedule where locked_by is not null"
+SCHEDULE = "select locked_by, last_status, next_run_at > clock_timestamp() from refresh_schedule"
+
+
+@pytest.fixture
+def base(crashing: Crashing) -> Iterator[Base]:
+    with base_of(crashing) as base:
+        yield base
+
+
+def outcome(room: Room) -> tuple[list[str], int]:
+    """How the runs ended, and how many of them have left their row."""
+    return room.runs(), len(room.query("select distinct request_id from effect"))
+
+
+def test_down_at_the_start_and_restarted_in_the_midst_of_runs_it_costs_no_run(serve: Serve, base: Base) -> None:
+    base.stop()
+    served = serve(base.proxy.dsn, CRONLEASE_LEASE="5s")
+    answer = served.hit()
+    assert (answer.status_code, answer.json()["reason"]) == (200, "schedule_read_error")
+    base.start()
+    assert served.hit().json()["status"] == "success"
+    # In order, and by a crash: the run reconnects, keeps its lease and commits once.
+    for number, how in enumerate((signal.SIGINT, signal.SIGQUIT), start=2):
+        hit = Hit(served, force=True, args={"sleep": 1})
+        wait_until(lambda: bool(base.room.query(HELD)))
+        base.restart(how)
+        assert hit.answer()[1]["status"] == "success"
+        assert outcome(base.room) == (["success"] * number, number)
+    assert base.room.query(SCHEDULE) == [(None, "success", True)]
+
+
+SLOW = """
+create function slowly() returns trigger language plpgsql as $$ begin perform pg_sleep(1.5); return new; end $$;
+create trigger slow_claim before insert on refresh_runs for each row execute function slowly()
+"""
+
+
+def test_a_claim_that_is_granted_too_late_is_a_skip_in_time_and_is_not_run(serve: Serve, dsn: str) -> None:
+    room = Room(dsn)
+    room.query(f"create table effect (request_id uuid); {SLOW}")
+    served = serve(dsn, CRONLEASE_LEASE="2s", CRONLEASE_ACQUIRE_TIMEOUT="0.5s")
+    began = time.monotonic()
+    assert served.hit().json()["reason"] == "schedule_read_error"
+    assert time.monotonic() - began < 1.5
+    # Whatever has become of the claim in the server, the next hits get their run from there.
+    room.query("drop trigger slow_claim on refresh_runs")
+    assert until_it_runs(lambda: served.hit().json(), 10)["status"] == "success"
+    statuses, effects = outcome(room)
+    assert (effects, statuses.count("success"), statuses[-1]) == (1, 1, "success")
+
+
+FULL = """
+create function full() returns trigger language plpgsql
+as $$ begin raise exception 'could not extend file: No space left on device' using errcode = '53100'; end $$;
+create trigger disk_full before insert or update on opening_signals
+for each row when (new.external_id = '30') execute function full()
+"""
+
+
+def test_a_full_disk_in_the_midst_of_the_merge_costs_a_backoff_and_writes_nothing(scene: Scene) -> None:
+    assert scene.other.hit().json()["status"] == "success"
+    before = scene.batch()
+    scene.make_due()
+    scene.room.query(FULL)
+    try:
+        response = scene.other.hit()
+    finally:
+        scene.room.query("drop function full cascade")
+    assert (response.status_code, response.json()["status"]) == (500, "failed")
+    assert "No space left on device" in response.json()["error"]
+    assert scene.batch() == before
+    assert scene.row("locked_by, last_status, next_run_at > clock_timestamp()") == (None, "failed", True)
+    scene.make_due()
+    assert scene.other.hit().json()["status"] == "success"
+
+
+def read_only(scene: Scene, word: str) -> None:
+    """For every new session; those that are open end."""
+    ((name,),) = scene.room.query("select current_database()")
+    with psycopg.connect(scene.room.dsn, autocommit=True, options="-c default_transaction_read_only=off") as conn:
+        conn.execute(f"alter database {name} set default_transaction_read_only = {word}")
+    scene.proxy.cut()
+
+
+def test_a_server_that_turns_read_only_under_a_run_is_written_by_the_next(scene: Scene) -> None:
+    point = Point(scene, "fetching")
+    hit = Hit(scene.victim)
+    point.wait()
+    read_only(scene, "on")
+    try:
+        point.release()
+        status, answer = hit.answer()
+        assert (status, answer["ok"]) in ((500, False), (409, False))
+        assert scene.victim.hit().json()["skipped"]
+    finally:
+        read_only(scene, "off")
+    # Nothing could be written, not even that the run was over: its lease runs out.
+    assert until_it_runs(lambda: scene.victim.hit().json(), 10)["status"] == "success"
+    assert sorted(scene.runs().values()) == ["abandoned", "success"]
+    assert scene.batch() == (OPENINGS, [f"Baker {scene.feed.asked}"])

@@ -1,0 +1,13 @@
+"""The deployable with nobody who listens for SIGTERM. For the negative control of P6."""
+
+from cronlease import Run, scheduled
+from cronlease.lifecycle import process
+
+process.hook = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+@scheduled
+async def refresh_opening_signals(run: Run) -> None:
+    from opening_signals.job import refresh
+
+    await refresh(run)
