@@ -10,7 +10,7 @@ from tests.acceptance.conftest import Serve, Served
 from tests.integration.conftest import Room
 
 HITS = 50
-ROUNDS = 20
+ROUNDS = 10
 
 
 async def volley(servers: list[Served]) -> list[str]:

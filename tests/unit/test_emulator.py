@@ -31,6 +31,7 @@ from cronlease.emulator.show import hit_line, table
 from opening_signals.catalogue import load
 from opening_signals.check import check
 from opening_signals.settings import AT_ONCE
+from tests.acceptance.conftest import client
 
 MOMENT = datetime(2026, 11, 16, 9, 30, 5, tzinfo=UTC)
 
@@ -76,7 +77,7 @@ def feeds() -> Iterator[FeedServer]:
 
 
 def get(url: str, **request: Any) -> httpx2.Response:
-    return httpx2.get(url, trust_env=False, **request)
+    return client().get(url, **request)
 
 
 def test_the_sources_file_begins_with_boards_in_greenhouses_shape(feeds: FeedServer, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import tracemalloc
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opening_signals.again import Again
 
 
+@settings(max_examples=50)
 @given(st.lists(st.text(max_size=2) | st.integers(0, 30).map(str)))
 def test_the_count_is_how_many_were_there_before(keys: list[str]) -> None:
     again = Again()

@@ -1,5 +1,6 @@
 """The function as a child process, under the real functions-framework. Knows nothing of who hits it."""
 
+import http.client
 import os
 import signal
 import socket
@@ -10,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-import httpx2
 
 from cronlease.emulator import child
 from cronlease.emulator.cluster import one_line
@@ -31,6 +30,7 @@ class FunctionProcess:
 
     def __init__(self, source: Path, target: str, port: int, env: dict[str, str], log: Path) -> None:
         self.url = f"http://{_HOST}:{port}/"
+        self._port = port
         self._log = log
         command = [sys.executable, "-m", "functions_framework", "--source", str(source), "--target", target]
         with log.open("wb") as output:
@@ -44,10 +44,14 @@ class FunctionProcess:
     def answers(self) -> bool:
         """Whether it serves HTTP yet; raises when it has ended instead."""
         self.check()
+        connection = http.client.HTTPConnection(_HOST, self._port, timeout=5)
         try:
-            httpx2.get(f"{self.url}health/live", timeout=5, trust_env=False)
-        except httpx2.TransportError:
+            connection.request("GET", "/health/live")
+            connection.getresponse()
+        except (OSError, http.client.HTTPException):
             return False
+        finally:
+            connection.close()
         return True
 
     def check(self) -> None:
