@@ -1,6 +1,7 @@
 """The command line as a person runs it: real processes, without what that person's shell has set. Verbs that only
 ask the database may be run in this process instead, which is quicker."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,9 @@ class Shell:
 
     def quickly(self, *words: str) -> tuple[int, str, str]:
         """The same in this process: not for verbs that load the actions, they would stay loaded."""
-        done = CliRunner().invoke(main, words, env={**self.environment, "FUNCTION_SOURCE": None})
+        # What is not in our environment is taken out of the one this process has.
+        without = {name: None for name in os.environ if name not in self.environment}
+        done = CliRunner().invoke(main, words, env={**self.environment, **without, "FUNCTION_SOURCE": None})
         return done.exit_code, done.stdout, done.stderr
 
     def says_quickly(self, *words: str) -> str:

@@ -204,8 +204,7 @@ def test_without_the_fence_there_are_orders_that_are_not(dsn: str, stack: ExitSt
     stage = Stage(dsn, stack, patience="50ms")
     stage.time.execute(UNFENCED)
     found = broken(stage, ["AAEBBBBBBAAAA", *some_orders(profile.random("P2 control"), 60)])
-    assert len(found) > 1
-    assert "one run committed" in set(chain(*found.values()))
+    assert "one run committed" in found["AAEBBBBBBAAAA"]
 
 
 def test_a_run_that_finishes_outside_of_its_datas_transaction_is_seen(
@@ -214,4 +213,4 @@ def test_a_run_that_finishes_outside_of_its_datas_transaction_is_seen(
     """Another: the fence holds, but what was written before it was asked stays."""
     orders = ["AAAAEBBBBBBAA", *some_orders(profile.random("P2 control"), 60)]
     found = broken(Stage(dsn, stack, patience="10s"), orders, finishing_afterwards)
-    assert "what is written is what was committed" in set(chain(*found.values()))
+    assert "what is written is what was committed" in found["AAAAEBBBBBBAA"]
