@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from cronlease.outcome import Outcome, SkipReason, Status
     from cronlease.run import Run, run_once
     from cronlease.schedule import schedule_action
-    from cronlease.trouble import LeaseLost, TimeIsUp
+    from cronlease.trouble import AlreadyThere, LeaseLost, StillRunning, TimeIsUp
 
 __all__ = [
+    "AlreadyThere",
     "Every",
     "LeaseLost",
     "Outcome",
     "Run",
     "SkipReason",
     "Status",
+    "StillRunning",
     "TimeIsUp",
     "action",
     "run_once",
@@ -42,12 +44,14 @@ __all__ = [
 
 # Imported when asked for: a job's helper, or a test runner that finds our plugin, pays for what it uses.
 _HOMES = {
+    "AlreadyThere": "trouble",
     "Every": "cadence",
     "LeaseLost": "trouble",
     "Outcome": "outcome",
     "Run": "run",
     "SkipReason": "outcome",
     "Status": "outcome",
+    "StillRunning": "trouble",
     "TimeIsUp": "trouble",
     "action": "declare",
     "run_once": "run",
@@ -72,3 +76,7 @@ def __getattr__(name: str) -> object:
             gc.enable()
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return __all__

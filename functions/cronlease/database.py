@@ -59,9 +59,18 @@ def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
     return query.read(row)
 
 
-def ask_either(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
-    """The answer on a plain connection; on an async one, what to await for it."""
-    return ask(conn, query) if isinstance(conn, AsyncConnection) else ask_plain(conn, query)
+def ask_apart(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
+    """The answer on a plain connection; on an async one, what to await for it. In a savepoint: an error ends the
+    question, not the transaction that the caller is in."""
+    if isinstance(conn, AsyncConnection):
+        return _ask_apart(conn, query)
+    with conn.transaction():
+        return ask_plain(conn, query)
+
+
+async def _ask_apart(conn: AsyncConnection[Any], query: Query[T]) -> T:
+    async with conn.transaction():
+        return await ask(conn, query)
 
 
 async def send(conn: AsyncConnection[Any], text: str) -> None:

@@ -15,7 +15,7 @@ from cronlease.claim import claim, within
 from cronlease.database import Database
 from cronlease.job import Job
 from cronlease.lifecycle import process
-from cronlease.outcome import Outcome, SkipReason
+from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.run import run_claimed
 from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble
@@ -38,6 +38,7 @@ class Report(NamedTuple):
 
     ran: tuple[Outcome, ...] = ()
     failed: tuple[Outcome, ...] = ()
+    interrupted: tuple[Outcome, ...] = ()
     due: Due | None = None
     reason: SkipReason | None = None
 
@@ -51,7 +52,10 @@ class Report(NamedTuple):
         body: dict[str, Any] = {
             "ok": not self.failed,
             "ran": [_brief(outcome) for outcome in self.ran],
-            "skipped": [{"function": name, "reason": SkipReason.UNKNOWN_ACTION} for name in unknown],
+            "skipped": [
+                *(_brief(outcome) for outcome in self.interrupted),
+                *({"function": name, "reason": SkipReason.UNKNOWN_ACTION} for name in unknown),
+            ],
             "failed": [_brief(outcome) for outcome in self.failed],
             "remaining": self.due.due if self.due else None,
             "reason": self.reason,
@@ -66,6 +70,31 @@ class Report(NamedTuple):
 def _brief(outcome: Outcome) -> dict[str, Any]:
     kept = ("function", "request_id", "status", "reason", "error", "next_run_at", "duration_ms")
     return {name: value for name, value in outcome.as_json().items() if name in kept and value is not None}
+
+
+class _Told:
+    """The outcomes of one run-due, sorted as they come."""
+
+    def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
+        self.names: set[str] = set()
+        self._on_outcome = on_outcome
+        self._ran: list[Outcome] = []
+        self._failed: list[Outcome] = []
+        self._interrupted: list[Outcome] = []
+
+    def is_news(self, outcome: Outcome) -> bool:
+        """Takes it; False when it is not the first of its row."""
+        if outcome.failed is None:
+            self._ran.append(outcome)
+        else:
+            (self._interrupted if outcome.failed is FailReason.INTERRUPTED else self._failed).append(outcome)
+        self._on_outcome(outcome)
+        known = outcome.function in self.names
+        self.names.add(outcome.function)
+        return not known
+
+    def report(self, *, due: Due | None = None, reason: SkipReason | None = None) -> Report:
+        return Report(tuple(self._ran), tuple(self._failed), tuple(self._interrupted), due, reason)
 
 
 class Dispatcher:
@@ -84,11 +113,11 @@ class Dispatcher:
         due at once. Never raises for what a run or a database can do wrong."""
         request_id, asked_at = uuid4(), time.monotonic()
         claimed = await self._claim(request_id, trigger)
-        if not claimed.acquired and await self._makes_rows():
+        if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
+            return Dispatched(Outcome(DOOR, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR))
+        if await self._makes_rows() and not claimed.acquired:
             claimed = await self._claim(request_id, trigger)
         if not claimed.acquired:
-            if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
-                return Dispatched(Outcome(DOOR, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR))
             return Dispatched(None, claimed.due_in)
         assert claimed.action is not None, "a claim names its action"
         assert claimed.function_name is not None, "a claim of what is due names its row"
@@ -100,24 +129,24 @@ class Dispatcher:
         budget = self._settings.limits().max_run.total_seconds()
         pause = self._settings.dispatch_pause.total_seconds()
         ends_at, longest = time.monotonic() + budget, 0.0
-        ran: list[Outcome] = []
-        failed: list[Outcome] = []
+        told = _Told(on_outcome)
         while ends_at - time.monotonic() > longest * _ROOM_FOR_ANOTHER:
             if process.draining:
-                return Report(tuple(ran), tuple(failed), reason=SkipReason.SHUTTING_DOWN)
+                return told.report(reason=SkipReason.SHUTTING_DOWN)
             started = time.monotonic()
             # The first has all of its own time: one that never ends must fail, or it would always be the first.
-            outcome, _ = await self.one(stop_at=ends_at if ran or failed else math.inf)
+            outcome, _ = await self.one(stop_at=ends_at if told.names else math.inf)
             if outcome is None:
                 break
             if outcome.skipped is not None:
-                return Report(tuple(ran), tuple(failed), reason=outcome.skipped)
-            (ran if outcome.failed is None else failed).append(outcome)
-            on_outcome(outcome)
+                return told.report(reason=outcome.skipped)
+            if not told.is_news(outcome):
+                # It is due again, and the oldest: all that was due when we began has had its turn.
+                break
             took = time.monotonic() - started
             longest = max(longest, took)
             await process.pause(pause - took)
-        return Report(tuple(ran), tuple(failed), await self._still_due())
+        return told.report(due=await self._still_due())
 
     async def _claim(self, request_id: UUID, trigger: str) -> Claim:
         jobs = self._jobs.values()
@@ -132,7 +161,8 @@ class Dispatcher:
         return await claim(DOOR, request_id, query, self._database, self._settings, self._acquire, self._own_rows)
 
     async def _makes_rows(self) -> bool:
-        """Whether a scheduled function had no row yet and has one now; looked at once, when nothing else is due."""
+        """Whether a scheduled function had no row yet and has one now; looked at once. After a claim, which makes the
+        schema where there is none and says what is wrong with a database."""
         if self._rows_are_there:
             return False
         made = False
@@ -140,7 +170,7 @@ class Dispatcher:
             for name in self._own_rows:
                 made |= await within(self._acquire, self._database.ask(ensure_schedule(name))) == "created"
         except (DatabaseTrouble, TimeoutError):
-            # The claim has said why, or the next one will.
+            # The next claim will say why.
             return False
         self._rows_are_there = True
         return made

@@ -85,11 +85,23 @@ def _validated(given: dict[str, Any]) -> dict[str, Any]:
         if first["type"] == "extra_forbidden":
             raise Refused(400, "bad_request", f"{field}: unknown field, the fields are force and args") from None
         raise Refused(400, "bad_request", f"{field}: {first['msg'].lower()}") from None
-    # Valid JSON that the database's own kind of JSON cannot hold.
-    text = json.dumps(fields["args"], ensure_ascii=False)
-    if "\\u0000" in text or not _is_unicode(text):
-        raise Refused(400, "bad_request", "args: text with a NUL or half a character in it cannot be stored")
+    if why := unstorable(fields["args"]):
+        raise Refused(400, "bad_request", f"args: {why}")
     return fields
+
+
+def unstorable(args: dict[str, Any]) -> str | None:
+    """Why the database's own kind of JSON cannot hold what was valid JSON; None where it can."""
+    said = "text with a NUL or half a character in it cannot be stored"
+    try:
+        text = json.dumps(args, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return said
+    except ValueError:
+        return "a number that large cannot be stored"
+    # Not where the backslash itself is meant.
+    return said if "\\u0000" in text.replace("\\\\", "") else None
 
 
 @functools.cache
@@ -103,14 +115,6 @@ def _model() -> Any:
         force=(bool, False),
         args=(dict[str, JsonValue], {}),
     )
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _text(header: bytes | None) -> str | None:

@@ -1,12 +1,13 @@
 """What can be run, and what asked for it. Knows nothing of HTTP, leases or databases."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cronlease.cadence import Backoff, Every
-from cronlease.settings import Limits, Settings
+from cronlease.settings import Limits, Settings, SettingsError
 
 
 class Job(NamedTuple):
@@ -33,8 +34,9 @@ class Job(NamedTuple):
         backoff: Every | None = None,
         has_row: bool = True,
     ) -> "Job":
-        """Raises SettingsError when the function's own times do not fit the settings."""
+        """Raises SettingsError when the function's own times do not fit the settings, or it is no job."""
         settings.check(lease, backoff)
+        _check_job(function)
         return cls(
             name or function.__name__,
             function,
@@ -54,3 +56,17 @@ class Hit(NamedTuple):
     schedule_time: str | None = None
     force: bool = False
     args: Mapping[str, Any] = MappingProxyType({})
+
+
+def _check_job(function: Callable[[Any], Any]) -> None:
+    """What would seem to run, and would not, is refused when it is declared."""
+    made_of = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(made_of) or inspect.isasyncgenfunction(made_of):
+        raise SettingsError("a job must not yield: it would never run")
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        raise SettingsError("a job takes one argument, the run") from None
+    except ValueError:
+        # A builtin that does not tell its signature.
+        return

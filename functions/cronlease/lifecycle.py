@@ -112,7 +112,7 @@ class Lifecycle:
             self._told()
             log(
                 logging.INFO,
-                f"Told to stop, {self._at_work} in progress: waiting up to {self._drain_seconds:g} s",
+                f"Told to stop, {len(self._interrupts)} in progress: waiting up to {self._drain_seconds:g} s",
                 action="shutdown_started",
             )
             self._task = asyncio.ensure_future(self._drain())

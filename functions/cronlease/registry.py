@@ -38,6 +38,11 @@ def load_source(path: Path) -> None:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
+    except SystemExit as error:
+        if str(error.code).startswith("cronlease"):
+            # The decorators' own sentence.
+            raise
+        raise ValueError(f"{path} cannot be imported, SystemExit: {error.code}") from error
     except Exception as error:
         raise ValueError(f"{path} cannot be imported, {type(error).__name__}: {error}") from error
 

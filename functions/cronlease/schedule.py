@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 from uuid import UUID
 
 from cronlease.cadence import Every, duration
-from cronlease.database import ask_either
+from cronlease.database import ask_apart
 from cronlease.wall import Query, call
 
 if TYPE_CHECKING:
@@ -49,21 +49,24 @@ def schedule_action(
 def schedule_action(conn: Any, name: str, action: str, **when: Unpack[When]) -> datetime | Awaitable[datetime]:
     """Schedules the registered action under a name of its own, in whatever transaction the connection is in. Answers
     when it is first due, to be awaited on an async connection. Raises ValueError for what cannot be a schedule,
-    AlreadyThere where the name is taken and not to be replaced, StillRunning where what is to be replaced runs."""
+    AlreadyThere where the name is taken and not to be replaced, StillRunning where what is to be replaced runs; the
+    transaction can go on after either."""
     at, delay, every = when.get("at"), when.get("delay"), when.get("every")
-    if at is not None and at.tzinfo is None:
-        raise ValueError("at needs a time zone: write datetime(..., tzinfo=timezone.utc)")
+    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        raise ValueError("at is a datetime with a time zone: write datetime(..., tzinfo=timezone.utc)")
+    if not isinstance(delay, timedelta | str | None):
+        raise ValueError('delay is a timedelta, or a text such as "2h"')
     params: dict[str, Any] = {
         "p_function_name": name,
         "p_action": action,
-        "p_args": json.dumps(when.get("args", {})),
+        "p_args": _stored(when.get("args", {})),
         "p_delay": duration(delay) if isinstance(delay, str) else delay,
         "p_at": at,
         "p_every": every if every is None else str(Every.parse(every)),
         "p_replace": when.get("replace", False),
     }
     query: Query[datetime] = _query("schedule_action", params, lambda row: row[1])
-    return ask_either(conn, query)
+    return ask_apart(conn, query)
 
 
 def pause_refresh(function_name: str, reason: str | None = None) -> Query[bool]:
@@ -89,6 +92,18 @@ def unlock_refresh(function_name: str, request_id: UUID | None = None) -> Query[
 def recover_stale_dispatches(older_than: timedelta) -> Query[int]:
     """Answers how many leases it cleared."""
     return _query("recover_stale_dispatches", {"p_older_than": older_than}, _first)
+
+
+def _stored(args: Mapping[str, Any]) -> str:
+    """As the database takes them. Raises ValueError."""
+    try:
+        text = json.dumps(dict(args), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"args cannot be stored as JSON: {error}") from None
+    if "\\u0000" in text.replace("\\\\", ""):
+        raise ValueError("args cannot be stored as JSON: a text has a NUL in it")
+    return text
 
 
 def _query(function: str, params: dict[str, Any], read: Any) -> Query[Any]:

@@ -33,7 +33,8 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
         lease.stop_at = 0.0
         nudged.set()
 
-    is_async = inspect.iscoroutinefunction(job)
+    # An ordinary decorator around an async function gives a plain one: what counts is what it is made of.
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(job))
     task = asyncio.ensure_future(job(run) if is_async else _in_thread(job, run))
     try:
         with Heartbeat(lease, database, nudge), process.interruptible(interrupt):
@@ -94,7 +95,13 @@ def _in_thread(job: Callable[[Any], Any], run: Any) -> Awaitable[None]:
     def work() -> None:
         error: BaseException | None = None
         try:
-            context.run(job, run)
+            returned = context.run(job, run)
+            if inspect.isawaitable(returned):
+                if inspect.iscoroutine(returned):
+                    returned.close()
+                raise TypeError(
+                    "the job returned something to await instead of doing its work: declare it with async def"
+                )
         except BaseException as raised:
             error = RuntimeError("the job raised StopIteration") if isinstance(raised, StopIteration) else raised
         if not loop.is_closed():

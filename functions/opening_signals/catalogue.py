@@ -17,6 +17,8 @@ from opening_signals.spec import Feed
 
 SHIPPED = Path(__file__).with_name("sources.toml")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+# Spaces, too: some vendors have boards whose name is that of the company as people write it.
+_NAME = re.compile(r"[\w. -]*\w[\w. -]*")
 
 
 class SourcesError(ValueError):
@@ -99,6 +101,8 @@ def _short(key: str, value: Any, address: str) -> str:
         raise SourcesError(f"{key!r} must be a text that is not empty")
     if f"{{{key}}}" in address.split("/")[2] and not _HOST.fullmatch(value.strip()):
         raise SourcesError(f"{key!r} must be letters, digits, dots and hyphens: it is part of the host's name")
+    if not _NAME.fullmatch(value.strip()):
+        raise SourcesError(f"{key!r} must be letters, digits, spaces, dots, hyphens and underscores")
     return quote(value.strip(), safe="")
 
 

@@ -58,7 +58,12 @@ begin
   update public.refresh_schedule s
   set locked_by = null,
       locked_until = null,
-      next_run_at = case when not (s.once and v_done) then v_now + coalesce(p_delay, interval '0') end,
+      next_run_at = case
+        when s.once and v_done then null
+        -- Not its fault: it keeps its place among those that are due.
+        when p_status = 'interrupted' and coalesce(s.next_run_at <= v_now, true) then s.next_run_at
+        else v_now + coalesce(p_delay, interval '0')
+      end,
       completed_at = case when s.once and v_done then v_now end,
       last_run_at = v_now,
       last_status = p_status,

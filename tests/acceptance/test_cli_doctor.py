@@ -166,8 +166,29 @@ def test_an_action_that_the_source_does_not_have_is_a_warning(doctor: Doctor, ro
     assert doctor.read(status, out) == {
         "actions": ("warning", 'the source has no action "gone", and 1 schedule would run it')
     }
+    # As every verb does, it takes the file that the environment names.
+    status, out, _ = doctor.shell("doctor", "--json")
+    assert set(doctor.read(status, out)) == {"actions"}
+
+
+def test_a_source_that_cannot_be_used_is_broken(tmp_path: Path) -> None:
+    doctor = Doctor("postgresql://127.0.0.1:1/none", tmp_path)
     level, said = doctor.finds("--source", "nowhere.py")["source"]
     assert (level, said.startswith("there is no Python file")) == ("broken", True)
+    (tmp_path / "refuses.py").write_text("from cronlease import action\naction('')")
+    level, said = doctor.finds("--source", str(tmp_path / "refuses.py"))["source"]
+    assert (level, said.startswith("cronlease: an action needs a name")) == ("broken", True)
+
+
+def test_a_cadence_that_cannot_be_read_is_broken(doctor: Doctor, room: Room) -> None:
+    room.query(
+        "select schedule_action(name, 'note', p_every => '10m') from unnest(array['a', 'b', 'c', 'd', 'e']) name"
+    )
+    assert doctor.finds() == {}
+    room.query("update refresh_schedule set every = 'often' where function_name <> 'e'")
+    assert doctor.finds() == {
+        "cadences": ("broken", "4 schedules cannot run, what is in the column every is no cadence: a, b, c, ...")
+    }
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ def test_status_shows_every_schedule_at_a_glance(cronlease: Shell, room: Room) -
         "rests": 0,
         "runs": 0,
     }
+    status, out, err = cronlease.quickly("status", "--limit", "2")
+    assert (status, len(out.splitlines()), err) == (0, 4, "There may be more: --limit shows more than 2.\n")
 
 
 def test_a_watch_goes_on_through_a_database_that_goes_away_and_ends_well(
@@ -76,7 +78,8 @@ def test_a_watch_goes_on_through_a_database_that_goes_away_and_ends_well(
         proxy.reopen()
         while len(json.loads(watch.stdout.readline())["schedules"]) == 1:
             pass
-        watch.send_signal(signal.SIGINT)
+        # Not SIGINT: where the tests run in the background it may be ignored, and so it would be by their children.
+        watch.send_signal(signal.SIGTERM)
         watch.communicate(timeout=20)
     assert watch.returncode == 0
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from cronlease.registry import load_source
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room, wait_until
 
@@ -46,9 +47,7 @@ def test_a_one_shot_goes_from_pending_to_completed_on_an_empty_database(empty_ds
     assert shown[-1].split() == ["greet", "completed", "note", "once", "1", "success", "completed"]
     status, out, err = cronlease(*create)
     assert (status, out) == (1, "")
-    assert err == (
-        'Error: there is already a schedule named "greet": delete it, choose another name, or replace it\n'
-    )
+    assert err == 'Error: there is already a schedule named "greet": --replace puts this one in its place\n'
 
 
 def test_a_failing_action_is_pending_again_after_a_backoff(cronlease: Shell, room: Room) -> None:
@@ -131,6 +130,8 @@ def test_a_worker_runs_what_is_due_and_finishes_it_when_told_to_stop(
     gate.touch()
     schedule(room, "quick")
     schedule(room, "slow", linger=str(gate))
+    room.query("select ensure_schedule('echo')")
+    room.query("select pause_refresh('echo')")
     with cronlease.start("worker", "--json") as worker:
         wait_until(lambda: statuses(room, "slow") == ["running"], 30)
         assert statuses(room, "quick") == ["success"]
@@ -173,6 +174,19 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
         ),
         (["schedule", "create", "b", "--action", "note", "--every", "often"], 2, "'often' is not a duration"),
         (["schedule", "create", "b", "--action", "note", "--args", "[]"], 2, "not a JSON object"),
+        (
+            ["schedule", "create", "b", "--action", "note", "--args", '{"a": ["\\u0000"]}'],
+            2,
+            "'--args': text with a NUL",
+        ),
+        (["schedule", "run", "b", "--args", '{"\\ud800": 1}'], 2, "'--args': text with a NUL or half a character"),
+        (["trigger", "--args", '{"a": NaN}'], 2, "'--args': not JSON (NaN is no JSON)"),
+        (["trigger", "--args", '{"a": 1e999}'], 2, "'--args': a number that large cannot be stored"),
+        (["schedule", "create", "b", "--action", "note", "--at", "9999-12-31T00:00Z"], 2, "the last one 9999-12-29"),
+        (["schedule", "create", "b", "--action", "note", "--at", "10000-01-01T00:00Z"], 2, "the last one 9999-12-29"),
+        (["schedule", "create", "b", "--action", "note", "--at", "0001-01-01T00:00+23:00"], 2, "is out of bounds"),
+        (["schedule", "create", "a\nb", "--action", "note"], 2, "'NAME': a name has no line breaks"),
+        (["schedule", "create", " ", "--action", "note"], 2, "'NAME': must not be empty"),
         (["schedule", "run", "b", "--source", "nowhere.py"], 1, "there is no Python file"),
         (["recover", "--older-than", "5"], 2, "'5' is not a duration"),
     ],
@@ -185,6 +199,33 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     assert code == status
     assert said.startswith("Error: ")
     assert sentence in said
+
+
+def test_an_action_without_a_name_is_refused_before_anybody_looks_for_it(tmp_path: Path) -> None:
+    status, _, err = Shell(None, tmp_path).quickly("schedule", "create", "b", "--action", "")
+    assert (status, err.splitlines()[-1]) == (2, "Error: Invalid value for '--action': must not be empty")
+    assert "Warning" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("raise SystemExit(4)", "Error: {} cannot be imported, SystemExit: 4\n"),
+        ("import sys; sys.exit('no\\nsuch thing')", "Error: {} cannot be imported, SystemExit: no such thing\n"),
+    ],
+)
+def test_a_source_that_ends_the_process_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    source = tmp_path / "ends.py"
+    source.write_text(text)
+    status, out, err = Shell(None, tmp_path).quickly("run-due", "--source", str(source))
+    assert (status, out, err) == (1, "", sentence.format(source))
+
+
+def test_the_sentence_of_a_decorator_is_said_as_it_is(tmp_path: Path) -> None:
+    source = tmp_path / "refuses.py"
+    source.write_text("from cronlease import action\naction(' ')")
+    with pytest.raises(SystemExit, match=r"^cronlease: an action needs a name"):
+        load_source(source)
 
 
 def test_without_the_schema_it_says_how_to_make_it(empty_dsn: str) -> None:
@@ -202,10 +243,11 @@ def test_recover_and_delete_say_what_they_did(room: Room) -> None:
     def says(*words: str) -> Any:
         return json.loads(Shell(room.dsn, Path("nowhere")).says_quickly(*words, "--json"))
 
-    assert says("recover", "--older-than", "0s") == {"recovered": 0}
+    assert Shell(room.dsn, Path("nowhere")).says_quickly("recover") == "no lease has run out\n"
     code, said = refused(room.dsn, "schedule", "delete", "a", "--yes")
     assert (code, said.startswith('Error: "a" is running until ')) == (1, True)
     room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
-    assert says("recover", "--older-than", "0s") == {"recovered": 1}
+    assert says("recover", "--older-than", "5m") == {"recovered": 0}
+    assert says("recover") == {"recovered": 1}
     assert says("schedule", "delete", "a", "--yes") == {"function": "a", "deleted": True}
     assert room.query("select from refresh_schedule") == []

@@ -161,7 +161,7 @@ FAULTS = ("duplicate", "overlap", "dropped response", "kill", "pause", "database
 
 
 def test_chaos_breaks_no_promise(data_dir: Path, port: int) -> None:
-    often = ["--kill-every", "4s", "--pause-every", "4s", "--db-restart-every", "5s", "--duplicate", "0.5"]
+    often = ["--kill-every", "4s", "--pause-every", "4s", "--db-restart-every", "3s", "--duplicate", "0.5"]
     options = ["--chaos", *often, "--drop-response", "0.3", "--for", "12s", "--port", str(port)]
     with emulator(data_dir, *options, CRONLEASE_LEASE="2s", CRONLEASE_EVERY="1s..2s") as process:
         said, _ = process.communicate(timeout=55)

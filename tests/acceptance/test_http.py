@@ -98,6 +98,7 @@ def test_every_answer_carries_a_request_id_of_its_own(served: Served) -> None:
         (b'{"args": [1]}', 400, "args"),
         (b'{"args": {"a": "\\u0000"}}', 400, "args"),
         (b'{"args": {"a": "\\ud800"}}', 400, "args"),
+        (b'{"args": {"a": 1e999}}', 400, "args"),
         (b'{"args": {"a": NaN}}', 400, "not JSON"),
         (b'{"speed": 9}', 400, "speed"),
         (b"{", 400, "not JSON"),

@@ -127,13 +127,14 @@ class Model:
                 return run.status
             raise Refused(LOST)
         row, done = self.there(), status in ("success", "partial")
+        keeps_its_place = status == "interrupted" and row.due
         self.free()
         row.completed = row.once and done
-        row.due = at_once or row.completed
+        row.due = at_once or row.completed or keeps_its_place
         row.failures = 0 if done else row.failures + (status == "failed")
         row.abandoned, row.run_count, row.last_status = 0, row.run_count + 1, status
         self.runs[request].status = status
-        self.write(moves=True)
+        self.write(moves=not keeps_its_place)
         return status
 
     def release(self, request: UUID) -> bool:

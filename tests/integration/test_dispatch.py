@@ -1,8 +1,9 @@
 """The run-due door on a real database: what is due is run, by exactly one dispatcher, and no row stops another."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -176,9 +177,13 @@ def test_a_run_that_the_budget_cuts_off_is_first_next_time_and_then_has_all_of_i
     row = "select failures, last_status, locked_by, next_run_at <= clock_timestamp() from refresh_status"
     row += " where function_name = 'endless'"
 
+    due_at = actions.query("select next_run_at from refresh_schedule where function_name = 'endless'")
     report = actions.run_due(CRONLEASE_MAX_RUN="1s", CRONLEASE_LEASE="30s")
-    assert [outcome.status for outcome in report.failed] == [Status.INTERRUPTED]
+    assert (report.failed, [outcome.status for outcome in report.interrupted]) == ((), [Status.INTERRUPTED])
+    assert (report.http_status, report.as_json()["skipped"][0]["reason"]) == (200, "interrupted")
     assert actions.query(row) == [(0, "interrupted", None, True)]
+    # It keeps its place: nobody who came due later goes before it.
+    assert actions.query("select next_run_at from refresh_schedule where function_name = 'endless'") == due_at
 
     report = actions.run_due(CRONLEASE_MAX_RUN="1s", CRONLEASE_LEASE="30s")
     assert [outcome.failed for outcome in report.failed] == [FailReason.DEADLINE]
@@ -283,3 +288,84 @@ def test_a_run_in_a_spawned_process_knows_its_parent(actions: Actions, monkeypat
     actions.schedule("child")
     actions.run_due()
     assert actions.query("select function_name, parent_request_id::text from refresh_runs") == [("child", parent)]
+
+
+def test_a_new_function_gets_its_row_though_others_are_due(actions: Actions) -> None:
+    actions.schedule("backlog")
+    actions.add("tick", actions.note, has_row=True)
+
+    async def first() -> None:
+        database = Database(actions.dsn)
+        try:
+            await Dispatcher(actions.jobs, database, SETTINGS).one()
+        finally:
+            await database.close()
+
+    asyncio.run(first())
+    assert actions.ran == ["backlog"]
+    assert actions.query("select state from refresh_status where function_name = 'tick'") == [("pending",)]
+
+
+def test_a_row_that_is_due_again_at_once_does_not_keep_run_due_going(actions: Actions) -> None:
+    actions.schedule("eager", every="0.01s..0.02s")
+    actions.schedule("patient")
+    report = actions.run_due(CRONLEASE_DISPATCH_PAUSE="0.05s", CRONLEASE_LEASE="30s")
+    assert sorted(names(report.ran)) == ["eager", "eager", "patient"]
+
+
+def test_a_name_that_is_taken_does_not_cost_the_transaction(actions: Actions) -> None:
+    """In a job that may run twice: what was scheduled before is left as it is, and the data is written."""
+
+    async def order(run: Run) -> None:
+        async with run.commit() as conn:
+            await conn.execute("create table if not exists effect (id int)")
+            try:
+                await schedule_action(conn, "taken", "note")
+            except AlreadyThere:
+                await conn.execute("insert into effect values (1)")
+
+    actions.add("order", order)
+    actions.schedule("taken", delay="1h")
+    actions.schedule("order 1", "order")
+    assert names(actions.run_due().ran) == ["order 1"]
+    assert actions.query("select * from effect") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"args": {"a": float("nan")}},
+        {"args": {"a": "\0"}},
+        {"args": {"a": "\ud800"}},
+        {"args": {"a": object()}},
+        {"delay": -5},
+        {"delay": "soon"},
+        {"at": "tomorrow"},
+        {"at": datetime(2026, 12, 24)},
+        {"every": "now and then"},
+    ],
+)
+def test_what_cannot_be_a_schedule_is_a_value_error(conn: psycopg.Connection, when: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"args|delay|at is|duration|write"):
+        schedule_action(conn, "x", "note", **when)
+    assert conn.execute("select count(*) from refresh_schedule").fetchone() == (0,)
+
+
+def test_an_async_function_in_a_plain_decorator_is_run(actions: Actions) -> None:
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*given: Any) -> Any:
+            return function(*given)
+
+        return wrapped
+
+    def careless(run: Run) -> Any:
+        return actions.note(run)
+
+    actions.add("timed", timed(actions.note))
+    actions.add("careless", careless)
+    actions.schedule("a", "timed")
+    actions.schedule("b", "careless")
+    report = actions.run_due()
+    assert (names(report.ran), actions.ran) == (["a"], ["a"])
+    assert "declare it with async def" in (report.failed[0].error or "")

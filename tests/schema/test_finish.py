@@ -83,8 +83,24 @@ def test_failures_in_a_row_are_counted(conn: psycopg.Connection) -> None:
         assert (after["failures"], after["last_status"], after["last_error"]) == (failures, status, None)
 
 
-def test_an_interrupted_run_is_due_at_once(conn: psycopg.Connection, held: tuple[UUID, int]) -> None:
-    finish(conn, *held, "interrupted")
+def test_an_interrupted_run_is_due_at_once_and_keeps_its_place(
+    conn: psycopg.Connection, held: tuple[UUID, int]
+) -> None:
+    make_due(conn)
+    before = row(conn)["next_run_at"]
+
+    finish(conn, *held, "interrupted", delay=HOUR)
+
+    assert row(conn)["next_run_at"] == before
+    assert acquire(conn, uuid4()).acquired
+
+
+def test_a_forced_run_that_is_interrupted_is_due_at_once(conn: psycopg.Connection, held: tuple[UUID, int]) -> None:
+    finish(conn, *held, "success", delay=HOUR)
+    request = uuid4()
+    fence = acquire(conn, request, force=True).fence
+
+    finish(conn, request, fence, "interrupted")
 
     assert seconds_ahead(conn, "next_run_at") <= 0
     assert acquire(conn, uuid4()).acquired
@@ -265,8 +281,9 @@ def test_a_one_shot_that_does_not_succeed_is_pending_again(conn: psycopg.Connect
         finish(conn, request, acquire(conn, request, name).fence, name, name, delay=HOUR)
 
         assert row(conn, name)["completed_at"] is None
-        assert acquire(conn, uuid4(), name).reason == "not_due"
     assert one(conn, "select array_agg(state) from public.refresh_status") == ["pending", "pending"]
+    assert acquire(conn, uuid4(), "failed").reason == "not_due"
+    assert acquire(conn, uuid4(), "interrupted").acquired
     make_due(conn, "failed")
     assert acquire(conn, uuid4(), "failed").acquired
 

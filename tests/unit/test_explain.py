@@ -20,7 +20,7 @@ def ago(**length: float) -> datetime:
 
 def said(*runs: PastRun, known: set[str] | None = None, **row: Any) -> list[str]:
     schedule = Schedule(**{"function_name": "prune", "state": "pending", "due": False, "action": "tidy", **row})
-    return explain(Look(NOW, schedule, list(runs), {}), known)
+    return explain(Look(NOW, schedule, list(runs), {}), known, "main.py")
 
 
 def past(status: str, error: str | None = None) -> PastRun:
@@ -93,12 +93,18 @@ def test_it_says_whether_and_when_it_runs_next(row: dict[str, Any], parts: tuple
 
 
 def test_it_says_what_went_wrong_before_although_it_is_due() -> None:
-    assert said(due=True, abandoned=2)[-1].startswith("Its runs were abandoned twice in a row;")
+    assert said(due=True, abandoned=2)[-1] == (
+        "Its runs were abandoned twice in a row; after the third in a row each further one costs a backoff."
+    )
+    assert said(due=True, abandoned=3)[-1] == (
+        "Its runs were abandoned 3 times in a row; the next run begins with a backoff ahead of it,"
+        " so that one more such end costs a backoff."
+    )
     assert said(due=True, failures=1)[-1] == "It has failed once."
 
 
 def test_it_says_that_a_deployment_does_not_know_its_action() -> None:
-    assert said(known={"other"}, due=True)[-1].startswith('No function there is the action "tidy"')
+    assert said(known={"other"}, due=True)[-1].startswith('No function of main.py is the action "tidy"')
     assert said(known={"tidy"}, due=True)[-1].startswith("It is due")
 
 
@@ -112,7 +118,13 @@ def test_a_paused_run_in_progress_may_finish() -> None:
     [
         (timedelta(milliseconds=20), "less than a second"),
         (timedelta(seconds=1), "1 second"),
-        (timedelta(minutes=12, seconds=40), "12 minutes"),
+        (timedelta(seconds=2.99), "3 seconds"),
+        (timedelta(minutes=12, seconds=20), "12 minutes"),
+        (timedelta(minutes=12, seconds=40), "13 minutes"),
+        (timedelta(minutes=59, seconds=59.9), "1 hour"),
+        (timedelta(minutes=9, seconds=59.8), "10 minutes"),
+        (timedelta(hours=23, minutes=40), "1 day"),
+        (timedelta(days=1, hours=23, minutes=40), "2 days"),
         (timedelta(minutes=2, seconds=1), "2 minutes 1 second"),
         (timedelta(hours=1, minutes=20, seconds=30), "1 hour 20 minutes"),
         (timedelta(days=3), "3 days"),

@@ -85,6 +85,9 @@ def test_the_live_view_keeps_its_last_picture_while_the_database_is_silent() -> 
     assert "No answer for 0s, trying again: gone" in said
     view.show(glance(row))
     assert "No answer" not in drawn(view, console)
+    assert "there may be more" not in drawn(view, console)
+    view.show(glance(row)._replace(is_full=True))
+    assert "1 schedule, and there may be more: --limit shows them" in drawn(view, console)
 
 
 def test_a_narrow_terminal_gets_fewer_columns() -> None:

@@ -38,8 +38,14 @@ def test_sources_are_read_in_their_order(path: Path) -> None:
 
 
 def test_a_short_key_cannot_leave_its_place_in_the_address(path: Path) -> None:
-    path.write_text(GOOD.replace('board = "acme"', 'board = "../x?y#z"'))
-    assert load(str(path))[0].url == "https://boards-api.greenhouse.io/v1/boards/..%2Fx%3Fy%23z/jobs"
+    sentence = "source 'acme': 'board' must be letters, digits, spaces, dots, hyphens and underscores"
+    for board in ("../../evil?x=", "x#z", "..", ".", "a%2Fb", "a\\\\b", "a\\nb", "user@host"):
+        path.write_text(GOOD.replace('board = "acme"', f'board = "{board}"'))
+        with pytest.raises(SourcesError) as caught:
+            load(str(path))
+        assert str(caught.value) == sentence
+    path.write_text(GOOD.replace('board = "acme"', 'board = "The_Acme-Co. 2"'))
+    assert load(str(path))[0].url == "https://boards-api.greenhouse.io/v1/boards/The_Acme-Co.%202/jobs"
 
 
 def test_the_shipped_file_has_no_sources_and_its_example_is_good(path: Path) -> None:

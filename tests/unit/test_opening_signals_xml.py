@@ -115,6 +115,24 @@ def test_an_item_is_kept_as_json_with_attributes_and_lists() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("<b>bold</b> &amp; co", "bold & co"),
+        (
+            '<a href="https://x.example/?a=1&amp;b=2" class="c">Cook</a><br/>Night <STRONG>shift</STRONG>',
+            "Cook Night shift",
+        ),
+        ("Caf&eacute; &#8211; R&D, AT&T, Q&amplifier", "Café \u2013 R&D, AT&T, Q&amplifier"),
+        ("a < b, a<b and c>d", "a < b, a<b and c>d"),
+        ("List<T> &lt;b&gt;", "List<T> <b>"),
+    ],
+)
+def test_a_title_is_plain_text(written: str, title: str) -> None:
+    found = read(RSS, [rss(f"<guid>1</guid><title><![CDATA[{written}]]></title>")])
+    assert ([opening.title for opening in found.openings], found.repaired.total()) == ([title], 0)
+
+
 def test_an_atom_feed_may_have_a_prefix() -> None:
     body = b'<a:feed xmlns:a="http://www.w3.org/2005/Atom"><a:entry><a:id>1</a:id><a:title>x</a:title></a:entry></a:feed>'
     assert [opening.external_id for opening in read(RSS, [body]).openings] == ["1"]

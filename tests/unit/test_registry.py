@@ -1,12 +1,14 @@
 """What a deployment can run: each name once, from a file that a person may have got wrong."""
 
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cronlease import Run, registry
 from cronlease.job import Job
-from cronlease.settings import Settings
+from cronlease.settings import Settings, SettingsError
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +62,23 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str | 
         path.write_text(text)
     with pytest.raises(ValueError, match=sentence):
         registry.load_source(path)
+
+
+def yields(run: Run) -> Iterator[None]:
+    yield
+
+
+async def yields_too(run: Run) -> AsyncIterator[None]:
+    yield
+
+
+def takes_nothing() -> None: ...
+
+
+def takes_two(run: Run, more: str) -> None: ...
+
+
+@pytest.mark.parametrize("function", [yields, yields_too, takes_nothing, takes_two])
+def test_what_would_never_run_is_refused_when_it_is_declared(function: Callable[..., Any]) -> None:
+    with pytest.raises(SettingsError, match=r"a job (must not yield|takes one argument)"):
+        Job.of(function, Settings())

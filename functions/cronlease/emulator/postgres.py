@@ -120,11 +120,15 @@ class EmbeddedPostgres:
             _create_database_if_missing(self.dsn_for("postgres"), dbname)
         return self.dsn_for(dbname)
 
+    def shell_variables(self, dbname: str) -> str:
+        """For a shell: libpq's, which psql and our verbs read; names the file of the password, not the password."""
+        password = shlex.quote(str(password_file(self._cluster)))
+        address = f"PGHOST=127.0.0.1 PGPORT={self.port} PGUSER=postgres PGDATABASE={shlex.quote(dbname)}"
+        return f'{address} PGPASSWORD="$(cat {password})"'
+
     def psql_command(self, dbname: str) -> str:
-        """What to paste into a shell to look inside; names the file of the password, not the password."""
-        password, psql = str(password_file(self._cluster)), str(program(self._bin_dir, "psql"))
-        address = f"-h 127.0.0.1 -p {self.port} -U postgres {shlex.quote(dbname)}"
-        return f'PGPASSWORD="$(cat {shlex.quote(password)})" {shlex.quote(psql)} {address}'
+        """What to paste into a shell to look inside."""
+        return f"{self.shell_variables(dbname)} {shlex.quote(str(program(self._bin_dir, 'psql')))}"
 
     def restart(self) -> None:
         """Ends an owned server as a crash would, and starts it again where it was."""

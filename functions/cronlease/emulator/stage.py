@@ -36,12 +36,13 @@ class Stage:
     token_file: Path | None
 
     def heading(self) -> str:
+        verbs = f"\n  other verbs   export {self.server.shell_variables(_DATABASE)}" if self.server else ""
         who = f' -H "Authorization: Bearer $(cat {self.token_file})"' if self.token_file else ""
         return f"""\
 cronlease emulate: Ctrl-C stops it all
   run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
   look          curl {self.function.url}status{who}
-  database      {self.psql}
+  database      {self.psql}{verbs}
   its log       {self.log}
 """
 

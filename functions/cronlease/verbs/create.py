@@ -11,7 +11,7 @@ from cronlease.cadence import Every
 from cronlease.conninfo import connect_plain
 from cronlease.migrate import create_if_absent
 from cronlease.schedule import When, schedule_action
-from cronlease.trouble import SchemaMissing
+from cronlease.trouble import AlreadyThere, SchemaMissing
 from cronlease.verbs import options, rows, show
 from cronlease.verbs.source import load_jobs, shipped
 from cronlease.verbs.table import shown
@@ -28,8 +28,8 @@ def _band(_ctx: click.Context, _: click.Parameter, text: str | None) -> str | No
 
 
 @click.command("create")
-@options.name
-@click.option("--action", required=True, callback=options.text, help="The registered function that it runs.")
+@options.new_name
+@click.option("--action", required=True, callback=options.filled, help="The registered function that it runs.")
 @options.length("--in", "delay", text="First due in so long; by default at once.")
 @options.moment("--at", text="First due at that time, such as 2026-12-24T18:00Z.")
 @click.option("--every", metavar="BAND", callback=_band, help="Again and again, such as 10m..15m; else once.")
@@ -74,7 +74,11 @@ def _when(
 
 def _create(url: str, name: str, action: str, when: When) -> rows.Look:
     with closing(connect_plain(url)) as conn:
-        schedule_action(conn, name, action, **when)
+        try:
+            schedule_action(conn, name, action, **when)
+        except AlreadyThere:
+            sentence = f'there is already a schedule named "{name}": --replace puts this one in its place'
+            raise click.ClickException(shown(sentence)) from None
         return rows.look(conn, name)
 
 

@@ -22,7 +22,13 @@ _COLOURS = {OK: "green", WARNING: "yellow", BROKEN: "red"}
 
 
 @click.command("doctor")
-@click.option("--source", type=click.Path(path_type=Path), help="A main.py: are there schedules that it cannot run?")
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    envvar="FUNCTION_SOURCE",
+    show_envvar=True,
+    help="A main.py: are there schedules that it cannot run?",
+)
 @click.option("--jobs", type=click.Path(path_type=Path), help="A jobs.json: do its time limits fit each other?")
 @options.as_json
 @click.pass_obj
@@ -72,7 +78,11 @@ def _declared(source: Path | None) -> tuple[set[str] | None, list[Finding]]:
     try:
         return set(load_jobs(source)), []
     except click.ClickException as error:
-        return None, [broken("source", error.message, "mend that file: a deployment of it would not start either")]
+        said = error.message
+    except SystemExit as error:
+        # The decorators refuse to start in one sentence.
+        said = str(error.code)
+    return None, [broken("source", said, "mend that file: a deployment of it would not start either")]
 
 
 def _database(toolbox: "Toolbox", settings: Settings, known: set[str] | None) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What the doctor sees in the database: server, schema, grants, clock, pooler, leases, actions. Writes nothing."""
+"""What the doctor sees in the database, from the server itself to what the schedules say. Writes nothing."""
 
 import re
 import time
@@ -46,6 +46,7 @@ def look(conn: "Connection[Any]", settings: Settings, known: set[str] | None) ->
         yield broken("schema", str(trouble), MIGRATE)
     if there == "complete":
         yield from _tried("leases", lambda: _leases(conn))
+        yield from _tried("cadences", lambda: _cadences(conn))
         if known is not None:
             yield from _tried("actions", lambda: _actions(conn, known))
 
@@ -136,12 +137,28 @@ def _needs() -> dict[str, list[str]]:
 def _leases(conn: "Connection[Any]") -> Iterator[Finding]:
     stale = _ask(conn, "leases")
     if stale["count"]:
-        more = ", ..." if stale["count"] > len(stale["names"]) else ""
-        names = ", ".join(stale["names"])
-        said = f"{counted(stale['count'], 'lease')} ran out before the run finished: {names}{more}"
+        said = f"{counted(stale['count'], 'lease')} ran out before the run finished: {_names(stale)}"
         yield warning("leases", said, "run `cronlease recover`, or wait: the next hit takes over")
     else:
         yield ok("leases", "no lease has run out under its run")
+
+
+def _cadences(conn: "Connection[Any]") -> Iterator[Finding]:
+    unreadable = _ask(conn, "cadences")
+    if unreadable["count"]:
+        count = counted(unreadable["count"], "schedule")
+        said = f"{count} cannot run, what is in the column every is no cadence: {_names(unreadable)}"
+        fix = (
+            "run `cronlease schedule create NAME --replace --every 10m..15m ...` for each, or mend the column by hand"
+        )
+        yield broken("cadences", said, fix)
+    else:
+        yield ok("cadences", "the cadence of every schedule can be read")
+
+
+def _names(found: dict[str, Any]) -> str:
+    """Some of them, and whether there are more."""
+    return ", ".join(found["names"]) + (", ..." if found["count"] > len(found["names"]) else "")
 
 
 def _actions(conn: "Connection[Any]", known: set[str]) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ def explain_command(toolbox: "Toolbox", name: str, source: Path | None, as_json:
     known = load_jobs(source) if source else None
     with toolbox.connection() as conn, rows.known(conn, name):
         found = rows.look(conn, name)
-    said = explain(found, known)
+    said = explain(found, known, str(source))
     if as_json:
         show.as_json({"function": name, "sentences": said, **found.as_json})
     else:

@@ -23,6 +23,8 @@ class Glance(NamedTuple):
     now: datetime
     schedules: list[tuple[Schedule, list[float]]]
     as_json: dict[str, Any]
+    # As many as were asked for: there may be more of them.
+    is_full: bool = False
 
     def cells(self, now: datetime) -> list[tuple[Schedule, tuple[str, ...]]]:
         """What runs first, then what is due next, what has completed last."""
@@ -36,7 +38,7 @@ def look(conn: "Connection[Any]", limit: int) -> Glance:
     for row in found["schedules"]:
         fields = {name: value for name, value in row.items() if name != "seconds"}
         schedules.append((read_schedule(fields), [float(each) for each in row["seconds"][-_RECENT:]]))
-    return Glance(datetime.fromisoformat(found["now"]), schedules, found)
+    return Glance(datetime.fromisoformat(found["now"]), schedules, found, len(schedules) == limit)
 
 
 def _place(found: tuple[Schedule, list[float]]) -> tuple[int, float, str]:

@@ -44,7 +44,8 @@ class View:
         if self._glance is not None:
             now = self._glance.now + silent
             count = counted(len(self._glance.schedules), "schedule")
-            parts.append(Text(f"{at(now)} by the database's clock, {count}", "bold"))
+            more = ", and there may be more: --limit shows them" if self._glance.is_full else ""
+            parts.append(Text(f"{at(now)} by the database's clock, {count}{more}", "bold"))
             parts += _picture(self._glance.cells(now), self._console.width)
         if self._trouble:
             since = f"No answer for {short(silent)}, trying again" if self._glance else "Trying to reach the database"

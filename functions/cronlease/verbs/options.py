@@ -1,17 +1,25 @@
 """What several verbs take: options, and how their values are read."""
 
 import json
+import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from unicodedata import category
 
 import click
+
+from cronlease.hit import unstorable
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
 
 F = TypeVar("F", bound=Callable[..., Any])
+# A day inside of what schedule_action takes, which goes by the time zone of the server.
+_FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
+_MANY_DIGITS = re.compile(r"[+-]?\d{5,}-")
+_BREAKS = {"Cc", "Zl", "Zp"}
 
 
 def _length(ctx: click.Context, _: click.Parameter, text: str | None) -> timedelta | None:
@@ -25,10 +33,18 @@ def _moment(_ctx: click.Context, _: click.Parameter, text: str | None) -> dateti
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
+        if _MANY_DIGITS.match(text):
+            raise click.BadParameter(_out_of_bounds(text)) from None
         raise click.BadParameter(f"{text!r} is not a time: write 2026-12-24T18:00Z") from None
     if moment.tzinfo is None:
         raise click.BadParameter(f"{text!r} has no time zone: write 2026-12-24T18:00Z, or +01:00 in the place of Z")
+    if not _FIRST <= moment <= _LAST:
+        raise click.BadParameter(_out_of_bounds(text))
     return moment
+
+
+def _out_of_bounds(text: str) -> str:
+    return f"{text!r} is out of bounds: the first time is {_FIRST.date()}, the last one {_LAST.date()}"
 
 
 def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[str, Any]:
@@ -40,6 +56,8 @@ def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[s
         raise click.BadParameter(f'not JSON ({error}): write \'{{"key": "value"}}\'') from None
     if not isinstance(given, dict):
         raise click.BadParameter('not a JSON object: write \'{"key": "value"}\'')
+    if why := unstorable(given):
+        raise click.BadParameter(why)
     return given
 
 
@@ -56,7 +74,21 @@ def text(_ctx: click.Context, _: click.Parameter, given: str | None) -> str | No
     return given
 
 
+def _new_name(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Only where one is made: what is there already must stay within reach."""
+    if any(category(char) in _BREAKS for char in text(ctx, parameter, given) or ""):
+        raise click.BadParameter("a name has no line breaks and no control characters in it")
+    return filled(ctx, parameter, given)
+
+
+def filled(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
+    if not (text(ctx, parameter, given) or "").strip():
+        raise click.BadParameter("must not be empty")
+    return given
+
+
 name = click.argument("name", callback=text)
+new_name = click.argument("name", callback=_new_name)
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
 args = click.option("--args", metavar="JSON", callback=_object, help="An object for the run, such as '{\"n\": 1}'.")

@@ -30,6 +30,12 @@ class Answer(NamedTuple):
         went_well = self.http_status < 300 and self.body.get("ok") is True
         return went_well and self.body.get("reason") != SkipReason.SCHEDULE_READ_ERROR
 
+    @property
+    def hint(self) -> str | None:
+        """Not how to force a run over HTTP: --force does it."""
+        said = self.body.get("hint")
+        return said if isinstance(said, str) and self.body.get("reason") != SkipReason.NOT_DUE else None
+
 
 def bearer(token: str | None, file: Path | None, *, identity: bool) -> str | None:
     """What was asked for, else what the environment has; None where nobody has one."""

@@ -51,7 +51,7 @@ def run_command(
     with toolbox.database_url() as url:
         job = _job_of(url, name, jobs, source)
         outcome = asyncio.run(run_here(job, hit, url, settings, name, jobs))
-    show.say(outcome.as_json(), show.outcome_line(outcome), in_json=as_json)
+    show.outcome(outcome, in_json=as_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
 

@@ -65,7 +65,7 @@ async def _run_due(
 
 
 def _tell(outcome: Outcome) -> None:
-    show.text(show.outcome_line(outcome))
+    show.outcome(outcome, in_json=False)
 
 
 def _quiet(_: Outcome) -> None: ...

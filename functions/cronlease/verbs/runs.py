@@ -52,7 +52,7 @@ def runs_command(
         for line in lines(_HEADING, [_cells(run) for run in found]):
             click.echo(line)
         if len(found) == limit:
-            click.echo(f"There may be more: --limit shows more than {limit}.", err=True)
+            show.may_be_more(limit)
 
 
 def _cells(run: dict[str, Any]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: boo
         for line in lines(heading, [_cells(row, show.next_run(row, now)) for row in found]):
             click.echo(line)
         if len(found) == limit:
-            click.echo(f"There may be more: --limit shows more than {limit}.", err=True)
+            show.may_be_more(limit)
 
 
 def _cells(row: rows.Schedule, then: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from cronlease.verbs.rows import Look, PastRun, Schedule
 from cronlease.verbs.words import at, in_words, relative, times
 
-# From this many abandoned runs in a row each costs a backoff (acquire_refresh_lock).
+# From this many abandoned runs in a row a claim puts a backoff ahead of itself (take_refresh_lock).
 _ABANDONED_COSTS_FROM = 3
 _ENDS = {
     "success": "succeeded",
@@ -18,11 +18,11 @@ _ENDS = {
 }
 
 
-def explain(look: Look, known: Collection[str] | None = None) -> list[str]:
+def explain(look: Look, known: Collection[str] | None = None, source: str = "") -> list[str]:
     """What it is, what happened last, whether it runs now, and why and when it will run next, or not. Known are the
-    actions of a deployment, where one was looked at."""
+    actions of the source, where one was looked at."""
     running = holder(look)
-    return [_what(look.schedule), _last(look), *([running] if running else []), *_next(look, known)]
+    return [_what(look.schedule), _last(look), *([running] if running else []), *_next(look, known, source)]
 
 
 def _what(row: Schedule) -> str:
@@ -74,7 +74,7 @@ def holder(look: Look) -> str | None:
     return f"It is running now: request {row.locked_by} has had the lease{since}, {until} unless it is renewed."
 
 
-def _next(look: Look, known: Collection[str] | None) -> list[str]:
+def _next(look: Look, known: Collection[str] | None, source: str) -> list[str]:
     row, now = look.schedule, look.now
     name = shlex.quote(row.function_name)
     if row.completed_at is not None:
@@ -96,7 +96,7 @@ def _next(look: Look, known: Collection[str] | None) -> list[str]:
     if row.state == "dispatching":
         return ["Until that run ends every other is skipped as locked; its end says when the next one is due."]
     if known is not None and row.action not in known:
-        return [f'No function there is the action "{row.action}": it is left to a deployment that has one.']
+        return [f'No function of {source} is the action "{row.action}": it is left to a deployment that has one.']
     return _due(row, now, name)
 
 
@@ -123,10 +123,10 @@ def _counts(row: Schedule) -> list[str]:
     if row.failures:
         said.append(f"It has failed {times(row.failures)}{_in_a_row(row.failures)}.")
     if row.abandoned:
-        said.append(
-            f"Its runs were abandoned {times(row.abandoned)}{_in_a_row(row.abandoned)};"
-            " from the third on each costs a backoff."
-        )
+        costs = "after the third in a row each further one costs a backoff"
+        if row.abandoned >= _ABANDONED_COSTS_FROM:
+            costs = "the next run begins with a backoff ahead of it, so that one more such end costs a backoff"
+        said.append(f"Its runs were abandoned {times(row.abandoned)}{_in_a_row(row.abandoned)}; {costs}.")
     return said
 
 

@@ -32,6 +32,11 @@ def say(document: dict[str, Any], sentence: str, *, in_json: bool) -> None:
         text(sentence)
 
 
+def may_be_more(limit: int) -> None:
+    """Under a list that is as long as it may be."""
+    click.echo(f"There may be more: --limit shows more than {limit}.", err=True)
+
+
 def next_run(row: Schedule, now: datetime) -> str:
     """When it runs next, or why it does not."""
     if row.state == "dispatching":
@@ -45,7 +50,22 @@ def next_run(row: Schedule, now: datetime) -> str:
     return f"due {relative(row.next_run_at, now)}" if row.next_run_at else "never due"
 
 
-def outcome_line(outcome: Outcome) -> str:
+def outcome(found: Outcome, *, in_json: bool) -> None:
+    """How a run here ended, in the form asked for."""
+    if in_json:
+        as_json(found.as_json())
+    else:
+        ended(_outcome_line(found), None if found.skipped is SkipReason.NOT_DUE else found.hint)
+
+
+def ended(line: str, hint: str | None) -> None:
+    """The hint has a line of its own, under what it is about."""
+    text(line)
+    if hint:
+        click.echo(f"  {shown(hint)}")
+
+
+def _outcome_line(outcome: Outcome) -> str:
     """Such as: prune: success in 0.81 s, fetched 12, next run 2026-12-24 18:00:00 UTC."""
     if outcome.skipped is not None:
         return f"{outcome.function}: skipped, {outcome.skipped}{_until(outcome)}"

@@ -55,6 +55,8 @@ def _print(glance: Glance, as_json: bool) -> None:
     else:
         for line in lines(HEADING, [cells for _, cells in glance.cells(glance.now)]):
             click.echo(line)
+        if glance.is_full:
+            show.may_be_more(len(glance.schedules))
 
 
 def _watch_until_told(url: str, limit: int, pause: timedelta, as_json: bool) -> None:

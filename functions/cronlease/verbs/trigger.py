@@ -62,7 +62,7 @@ def _here(toolbox: "Toolbox", hit: Hit, source: Path | None, target: str | None,
     job = _chosen(jobs, source, target)
     with toolbox.database_url() as url:
         outcome = asyncio.run(run_here(job, hit, url, settings, job.name, jobs))
-    show.say(outcome.as_json(), show.outcome_line(outcome), in_json=as_json)
+    show.outcome(outcome, in_json=as_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
 
@@ -101,6 +101,6 @@ def _over_http(
     if as_json:
         show.as_json(answer.body)
     else:
-        show.text(answer_line(answer))
+        show.ended(answer_line(answer), answer.hint)
     if not answer.is_fine:
         raise click.exceptions.Exit(1)

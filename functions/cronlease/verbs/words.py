@@ -7,18 +7,25 @@ _EXACT_BELOW = 10
 
 
 def in_words(length: timedelta) -> str:
-    """Such as 12 minutes, 1 hour 20 minutes, 3 days: as exact as a person would say it."""
-    seconds = abs(length.total_seconds())
-    if seconds < 1:
+    """Such as 12 minutes, 1 hour 20 minutes, 3 days: as exact as a person would say it, and rounded to that."""
+    exact = abs(length.total_seconds())
+    if exact < 1:
         return "less than a second"
-    place, whole = next((place, int(seconds // size)) for place, (_, size) in enumerate(_UNITS) if seconds >= size)
-    unit, size = _UNITS[place]
-    words = counted(whole, unit)
-    if whole < _EXACT_BELOW and place + 1 < len(_UNITS):
+    step = _step(exact)
+    seconds = round(exact / step) * step
+    place, (unit, size) = next(found for found in enumerate(_UNITS) if seconds >= found[1][1])
+    words = counted(seconds // size, unit)
+    if seconds % size:
         smaller, its_size = _UNITS[place + 1]
-        rest = int(seconds - whole * size) // its_size
-        words += f" {counted(rest, smaller)}" if rest else ""
+        words += f" {counted(seconds % size // its_size, smaller)}"
     return words
+
+
+def _step(seconds: float) -> int:
+    """The length of the smallest unit that is worth a word."""
+    place, size = next((place, size) for place, (_, size) in enumerate(_UNITS) if seconds >= size)
+    is_short = seconds < _EXACT_BELOW * size and place + 1 < len(_UNITS)
+    return _UNITS[place + 1][1] if is_short else size
 
 
 def relative(moment: datetime, now: datetime) -> str:

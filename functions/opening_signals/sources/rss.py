@@ -1,5 +1,7 @@
 """RSS 2.0 and Atom: the items of a channel, the entries of a feed."""
 
+import html
+import re
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -9,6 +11,13 @@ from opening_signals.model import Opening, Source
 from opening_signals.sources.xml_items import XmlReader, text
 from opening_signals.trouble import Unusable
 
+# By name: what else stands between such signs may be meant, as in "a<b and c>d" and "List<T>".
+_TAG = re.compile(
+    r"</?(?:(p|div|br|li|[uo]l|h[1-6]|t[drh])|a|abbr|big|cite|code|del|em|font|img|ins|mark|small|span|strike|strong|su[bp]"
+    r"|[biqsu])(?:\s+[\w:-]+=[^<>]*|\s*/?)>",
+    re.IGNORECASE,
+)
+_ENTITY = re.compile(r"&#?\w+;")
 _PLACES = {"rss": ("rss", "channel", "item"), "feed": ("feed", "entry")}
 
 
@@ -20,7 +29,7 @@ class Rss:
         return XmlReader(_PLACES)
 
     def reading(self, source: Source) -> str:  # noqa: ARG002
-        return "1"
+        return "2"
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         if not isinstance(item, dict):
@@ -30,11 +39,19 @@ class Rss:
             item,
             repairs,
             external_id=text(item.get("guid")) or text(item.get("id")) or link,
-            title=text(item.get("title")),
+            title=_plain(text(item.get("title"))),
             organization=source.organization,
             url=link and _joined(source.url, link),
             posted_at=_posted(item),
         )
+
+
+def _plain(title: Any) -> Any:
+    """Many feeds write their titles in HTML, and nothing in a feed says which."""
+    if not isinstance(title, str) or not ("<" in title or "&" in title):
+        return title
+    without = _TAG.sub(lambda tag: " " if tag[1] else "", title)
+    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), without).strip()
 
 
 def _link(value: Any) -> str | None:

@@ -1,0 +1,32 @@
+"""What a verb prints of a run that has ended, here or at the other end of HTTP."""
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+from cronlease.outcome import Outcome, SkipReason, Status
+from cronlease.verbs import show
+from cronlease.verbs.post import Answer
+
+TOMORROW = datetime(2026, 11, 17, tzinfo=UTC)
+
+
+def test_a_hint_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    show.outcome(Outcome("tick", uuid4(), status=Status.SUCCESS, hint="acme was\nleft out"), in_json=False)
+    assert capsys.readouterr().out == "tick: success in 0.00 s\n  acme was left out\n"
+    show.outcome(Outcome("tick", uuid4(), skipped=SkipReason.PAUSED), in_json=False)
+    assert capsys.readouterr().out == "tick: skipped, paused\n"
+
+
+def test_how_to_force_it_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    hint = 'send {"force": true} to run now'
+    early = Outcome("tick", uuid4(), skipped=SkipReason.NOT_DUE, next_run_at=TOMORROW, hint=hint)
+    show.outcome(early, in_json=False)
+    assert capsys.readouterr().out.count("\n") == 1
+    assert Answer(200, early.as_json()).hint is None
+
+
+def test_the_hint_of_an_answer_is_a_text() -> None:
+    assert Answer(200, {"ok": True, "hint": "acme was left out"}).hint == "acme was left out"
+    assert Answer(200, {"ok": True, "hint": ["?"]}).hint is None
