@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,16 +11,16 @@ from typing import Any
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from cronlease.emulator.postgres import EmbeddedPostgres
-from cronlease.migrate import migrate
+from cronlease.testing import Cluster
 
 if "DATABASE_URL" in os.environ:
     # Out of reach of what is tested, and still known to the workers, which inherit our environment.
     os.environ["DATABASE_URL_OF_THE_TESTS"] = os.environ.pop("DATABASE_URL")
 CONFIGURED = os.environ.get("DATABASE_URL_OF_THE_TESTS")
+
+Server = Cluster
 
 # How long an example takes is the machine's affair; pytest's timeout is there for one without an end.
 settings.register_profile("cronlease", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -66,56 +65,13 @@ def _encodable(value: Any) -> Any:
     return type(value)(map(_encodable, value)) if isinstance(value, list | tuple) else value
 
 
-class Server:
-    """A server that hands out databases: empty ones, or clones of one that `migrate` itself has built."""
-
-    def __init__(self, admin: str, connection: psycopg.Connection) -> None:
-        self.admin = admin
-        self._connection = connection
-        self._template = ""
-        # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
-        # the catalog cache that a copy through the log leaves out.
-        ours = CONFIGURED is None and connection.info.server_version >= 150000
-        self._strategy = sql.SQL("strategy file_copy" if ours else "")
-
-    def create(self, template: str = "template0") -> str:
-        name = f"cronlease_test_{uuid.uuid4().hex[:12]}"
-        names = sql.Identifier(name), sql.Identifier(template)
-        self._connection.execute(sql.SQL("create database {} template {} {}").format(*names, self._strategy))
-        return name
-
-    def migrated(self) -> str:
-        if not self._template:
-            self._template = self.create()
-            migrate(self.url(self._template))
-        return self.create(self._template)
-
-    def url(self, name: str) -> str:
-        return make_conninfo(self.admin, dbname=name)
-
-    def drop(self, name: str) -> None:
-        self._connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
-
-    def close(self) -> None:
-        if self._template:
-            self.drop(self._template)
-
-
-@contextmanager
-def reached(admin: str) -> Iterator[Server]:
-    with psycopg.connect(admin, autocommit=True) as connection:
-        server = Server(admin, connection)
-        yield server
-        server.close()
-
-
 @contextmanager
 def started(bin_dir: Path | None = None) -> Iterator[Server]:
     """A server of our own for the session."""
     with (
         directory_in_memory() as place,
         EmbeddedPostgres.start(place / "pg", bin_dir=bin_dir, fsync=False) as embedded,
-        reached(embedded.dsn_for("postgres")) as server,
+        Server(embedded.dsn_for("postgres"), ours=True) as server,
     ):
         yield server
 
@@ -141,8 +97,14 @@ def _sweep(memory: Path) -> None:
 
 @pytest.fixture(scope="session")
 def embedded_server() -> Iterator[Server]:
-    with started() if CONFIGURED is None else reached(CONFIGURED) as server:
+    with started() if CONFIGURED is None else Server(CONFIGURED) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cronlease_cluster(embedded_server: Server) -> Server:
+    """What the fixtures of our own plugin clone from, here."""
+    return embedded_server
 
 
 @pytest.fixture
