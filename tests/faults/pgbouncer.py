@@ -44,7 +44,8 @@ def pooling(dsn: str) -> Iterator[str]:
             process = subprocess.Popen([program, str(config)], stdout=log, stderr=log, user=user)
         try:
             wait_until(lambda: _listens(port, process, directory / "log"))
-            yield make_conninfo(dsn, host="127.0.0.1", port=port)
+            # The first client of a database waits until the pooler has logged in there: on a busy machine, a while.
+            yield make_conninfo(dsn, host="127.0.0.1", port=port, connect_timeout=30)
         finally:
             process.terminate()
             process.wait(10)
