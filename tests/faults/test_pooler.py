@@ -30,15 +30,19 @@ NOT_FOR_POOLERS = {
         "tests/integration/test_failure.py::test_a_database_that_cannot_be_had_is_a_skip_and_the_job_is_not_touched",
         "tests/integration/test_failure.py::test_a_role_without_rights_gets_a_sentence",
         "tests/schema/test_migrate.py::test_a_role_without_rights_is_told_so_in_one_sentence_and_changes_nothing",
+        "tests/schema/test_roles.py",
+        "tests/integration/test_least_privilege.py",
     ],
     "sets something for its session": [
         "tests/schema/test_operator.py::test_none_of_them_waits_longer_than_two_seconds",
         "tests/schema/test_race.py",
+        "tests/schema/test_claim_due_together.py::test_each_due_row_is_claimed_by_exactly_one_of_sixteen_dispatchers",
     ],
     "waits in one transaction for two others": [
         "tests/schema/test_finish.py::test_the_next_run_counts_from_the_moment_the_row_could_be_had",
         "tests/schema/test_opening_signals.py::test_another_writer_who_got_there_first_is_waited_for_and_counted_right",
         "tests/schema/test_schedule_action.py::test_who_creates_beside_an_open_transaction_gets_its_end",
+        "tests/integration/test_action_lock.py::test_while_a_transaction_has_the_lock_nobody_claims_and_then_one_can",
         "tests/integration/test_job_sources.py::test_forgetting_a_source_waits_for_the_run_that_writes_of_it",
     ],
     "shows that nothing else keeps eight writers apart, and two connections do": [
