@@ -10,8 +10,12 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 sources=${2:-$root/functions/opening_signals/sources.toml}
 python=${PYTHON:-python3}
 
+if [ ! -f "$sources" ]; then
+  echo "there is no sources file $sources: $usage" >&2
+  exit 1
+fi
 if [ -e "$dir" ] && [ -n "$(ls -A "$dir")" ]; then
-  echo "$dir is not empty: a file left from another version would be deployed, too" >&2
+  echo "$dir is not empty: a file left from another version would be deployed, too; empty it or name another" >&2
   exit 1
 fi
 mkdir -p "$dir"

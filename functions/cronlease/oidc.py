@@ -6,6 +6,7 @@ often than once a minute: a stranger cannot make us ask.
 
 import asyncio
 import json
+import logging
 import time
 import urllib.request
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 import jwt
 
+from cronlease.logs import log
 from cronlease.settings import Settings
 
 _KEEP_KEYS_SECONDS = 3600.0
@@ -46,6 +48,8 @@ class Keys:
         try:
             found = await asyncio.to_thread(self._fetch)
         except (OSError, ValueError, jwt.PyJWTError) as error:
+            sentence = f"The issuer's keys could not be had from {self._url}: {error}; check CRONLEASE_OIDC_KEYS_URL"
+            log(logging.ERROR, sentence, action="keys_failed")
             if not self._keys:
                 raise OSError(str(error)) from None
             found = self._keys

@@ -217,6 +217,11 @@ def _check_auth(settings: Settings) -> None:
             "CRONLEASE_AUTH is oidc, but CRONLEASE_OIDC_AUDIENCE (the service's URL) or CRONLEASE_OIDC_EMAILS"
             " (who may call) is not set"
         )
+    usual = Settings()
+    if settings.oidc_issuer != usual.oidc_issuer and settings.oidc_keys_url == usual.oidc_keys_url:
+        raise SettingsError(
+            "CRONLEASE_OIDC_ISSUER is not Google, so CRONLEASE_OIDC_KEYS_URL must say where its keys are"
+        )
 
 
 def _unfit(name: str, value: timedelta, rule: str, other: str, bound: timedelta) -> SettingsError:

@@ -215,3 +215,18 @@ def test_nobody_checked_means_no_force_and_no_args_unless_said(serve: Serve, roo
     assert served.hit().json()["status"] == "success"
     allowed = serve(room.dsn, CRONLEASE_AUTH="none", CRONLEASE_ALLOW_FORCE="1")
     assert allowed.force()["status"] == "success"
+
+
+def test_keys_that_cannot_be_had_are_told_to_both_sides(serve: Serve, room: Room, issuer: Issuer) -> None:
+    served = serve(
+        room.dsn,
+        CRONLEASE_AUTH="oidc",
+        CRONLEASE_OIDC_AUDIENCE=AUDIENCE,
+        CRONLEASE_OIDC_EMAILS=CALLER,
+        CRONLEASE_OIDC_KEYS_URL="http://127.0.0.1:1/certs",
+    )
+    answer = ask(served, "Bearer " + issuer.token())
+    assert (answer.status_code, answer.json()["reason"]) == (503, "unavailable")
+    (line,) = [line for line in served.log() if line["action"] == "keys_failed"]
+    assert (line["severity"], "CRONLEASE_OIDC_KEYS_URL" in line["message"]) == ("ERROR", True)
+    assert connections(room) == 0

@@ -104,6 +104,7 @@ def test_a_functions_own_lease_is_checked_too() -> None:
         ({"CRONLEASE_AUTH": "token"}, ["CRONLEASE_TOKEN", "CRONLEASE_TOKEN_FILE"]),
         ({"CRONLEASE_AUTH": "oidc"}, ["CRONLEASE_OIDC_AUDIENCE", "CRONLEASE_OIDC_EMAILS"]),
         ({"CRONLEASE_AUTH": "oidc", "CRONLEASE_OIDC_AUDIENCE": "https://x"}, ["CRONLEASE_OIDC_EMAILS"]),
+        ({"CRONLEASE_OIDC_ISSUER": "https://me"}, ["CRONLEASE_OIDC_ISSUER", "CRONLEASE_OIDC_KEYS_URL"]),
     ],
 )
 def test_a_way_to_check_callers_that_lacks_its_means_is_refused(

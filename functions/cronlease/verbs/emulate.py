@@ -67,7 +67,9 @@ def _all(decorators: list[Callable[[F], F]]) -> Callable[[F], F]:
 @click.command("emulate")
 @options.source
 @click.option("--target", default="refresh_opening_signals", show_default=True, help="The function in it.")
-@click.option("--port", default=8080, show_default=True, help="Where the function listens, on loopback.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Where it listens, on loopback."
+)
 @options.length("--for", "lasting", text="Stop by itself after that long.")
 @click.option("--once", is_flag=True, help="One hit; prints its answer, and exits with 1 when that is not ok.")
 @click.option("--jobs", type=click.Path(path_type=Path), help="Hit it as this deploy/jobs.json says.")
