@@ -1,5 +1,6 @@
 """Real servers for every test: the embedded one, or the one DATABASE_URL names, and a fresh database each."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from cronlease.emulator.postgres import EmbeddedPostgres
 from cronlease.testing import Cluster
+from tests.faults import profile
 
 if "DATABASE_URL" in os.environ:
     # Out of reach of what is tested, and still known to the workers, which inherit our environment.
@@ -44,11 +46,24 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     whole = all(Path(place).is_dir() for place in config.args)
     chosen = any(config.getoption(option, default=False) for option in ("keyword", "markexpr", "lf", "trace"))
-    # Its figures go into one file.
-    long = config.getoption("--profile") == "long"
-    if not whole or chosen or long or config.getoption("capture") == "no" or CONFIGURED is not None:
+    if not whole or chosen or config.getoption("capture") == "no" or CONFIGURED is not None:
         return 0
     return min(2 * (os.cpu_count() or 1), 8)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["seed"] = profile.of(node.config).seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker has seen; one that died has said nothing."""
+    profile.of(node.config).figures += json.loads(getattr(node, "workeroutput", {}).get("figures", "[]"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    profile.finish(session.config)
 
 
 @pytest.hookimpl(wrapper=True)

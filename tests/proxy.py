@@ -16,6 +16,7 @@ class Held:
     text: bytes
     what: str
     reached: threading.Event = field(default_factory=threading.Event)
+    settled: threading.Event = field(default_factory=threading.Event)
     dropped: bool = False
     _go: threading.Event = field(default_factory=threading.Event)
 
@@ -60,6 +61,7 @@ class Proxy:
         self._speaking = threading.Event()
         self._speaking.set()
         self.refusing = False
+        self.refuse_next = 0
         self.losing: tuple[bytes, str] | None = None
         self.lost = 0
         self.connections = 0
@@ -134,7 +136,8 @@ class Proxy:
             except OSError:
                 return
             self.connections += 1
-            if self.refusing:
+            if self.refusing or self.refuse_next:
+                self.refuse_next = max(0, self.refuse_next - 1)
                 client.close()
                 continue
             try:
@@ -154,9 +157,10 @@ class Proxy:
                 self._flowing.wait()
                 if self.silent:
                     continue
-                if not (self._may_be_lost(link, data) and self._may_be_held(link, data)):
+                held = self._to_be_held(link, data)
+                if not self._may_be_lost(link, data) or (held is not None and not held.wait()):
                     break
-                link.server.sendall(data)
+                _deliver(link.server, data, held)
         self._over(link)
 
     def _pump_to_client(self, link: Link) -> None:
@@ -168,10 +172,10 @@ class Proxy:
                     break
                 if self.silent:
                     continue
-                if link.held is not None and not link.held.wait():
+                held, link.held = link.held, None
+                if held is not None and not held.wait():
                     break
-                link.held = None
-                link.client.sendall(data)
+                _deliver(link.client, data, held)
         self._over(link)
 
     def _over(self, link: Link) -> None:
@@ -189,15 +193,24 @@ class Proxy:
         link.deaf = what == "reply"
         return link.deaf
 
-    def _may_be_held(self, link: Link, data: bytes) -> bool:
+    def _to_be_held(self, link: Link, data: bytes) -> Held | None:
+        """What holds this message; where its answer is waited for, that one will be held."""
         held = self._waiting
         if held is None or held.text not in data:
-            return True
+            return None
         self._waiting = None
         if held.what == "request":
-            return held.wait()
+            return held
         link.held = held
-        return True
+        return None
+
+
+def _deliver(to: socket.socket, data: bytes, held: Held | None) -> None:
+    try:
+        to.sendall(data)
+    finally:
+        if held is not None:
+            held.settled.set()
 
 
 def _end(link: Link) -> None:

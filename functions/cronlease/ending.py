@@ -13,7 +13,15 @@ from cronlease.database import Database
 from cronlease.lease import Lease
 from cronlease.logs import log, storable
 from cronlease.outcome import FailReason, Outcome, Status
-from cronlease.trouble import CommitUnknown, Contended, DatabaseTrouble, LeaseLost, TimeIsUp
+from cronlease.trouble import (
+    CommitUnknown,
+    ConnectionLost,
+    Contended,
+    DatabaseTrouble,
+    LeaseLost,
+    TimeIsUp,
+    Unreachable,
+)
 from cronlease.wall import Finish, Query, release_refresh_lock
 
 if TYPE_CHECKING:
@@ -82,6 +90,8 @@ class Ending:
             return self._success(await self._write(self._run.success()))
         except LeaseLost:
             return self._lost()
+        except (ConnectionLost, Unreachable, TimeoutError) as trouble:
+            return await self._unknown(CommitUnknown(str(trouble) or "no answer"))
         except Exception as trouble:
             return await self._badly(FailReason.FAILED, f"the end of the run could not be written: {trouble}", None)
 

@@ -1,7 +1,6 @@
 """What the fault tests break: the function as it is deployed, and the database under it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -41,11 +40,3 @@ def scene(stage: Scene) -> Scene:
 def crashing() -> Iterator[Crashing]:
     with crashing_server() as server:
         yield server
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    known = profiles.of(session.config)
-    if known.name == "long" and known.figures:
-        path: Path = session.config.getoption("--figures")
-        worker = getattr(session.config, "workerinput", {}).get("workerid")
-        known.write(path.with_stem(f"{path.stem}-{worker}") if worker else path)

@@ -22,6 +22,7 @@ class Size(NamedTuple):
 # What one unit is: see the test of that promise.
 SIZES = {
     "P1": Size(10, 1000),  # rounds of a hundred claims
+    "P1 http": Size(10, 200),  # rounds of fifty hits
     "P2": Size(250, 12_012),  # orders; so many are all of them
     "P3": Size(1, 25),  # rounds of all points
     "P4": Size(1, 50),
@@ -38,6 +39,7 @@ SIZES = {
     "P15": Size(1, 20),  # rounds of two hundred callers
     "P16": Size(4, 480),  # cells of the matrix, which has 24
     "P17": Size(200, 7000),  # examples of the state machine, up to 20 steps each
+    "P23": Size(1000, 20_000),  # requests of strangers, for each way to check callers
     "P26": Size(2000, 200_000),  # fuzzed cadences
     "soak": Size(8, 1800),  # seconds
 }
@@ -83,10 +85,19 @@ class Profile:
 
 
 def of(config: pytest.Config) -> Profile:
-    """The session's one profile."""
+    """The session's one profile; its workers have the same seed."""
     known: Profile | None = getattr(config, "cronlease_profile", None)
     if known is None:
-        seed = config.getoption("--seed")
+        seed = getattr(config, "workerinput", {}).get("seed", config.getoption("--seed"))
         known = Profile(config.getoption("--profile"), random.randrange(2**32) if seed is None else seed)
         config.cronlease_profile = known  # type: ignore[attr-defined]
     return known
+
+
+def finish(config: pytest.Config) -> None:
+    """A worker hands its figures on; where all of them meet they are written."""
+    known = of(config)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["figures"] = json.dumps(known.figures)
+    elif known.name == "long" and known.figures:
+        known.write(config.getoption("--figures"))

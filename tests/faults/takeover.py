@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import chain
+from typing import NamedTuple
 
 from tests.faults.profile import Profile
 from tests.faults.scene import IDLE_SECONDS, LEASE_SECONDS, OPENINGS, Hit, Point, Scene, until_it_runs
@@ -10,7 +11,26 @@ from tests.faults.scene import IDLE_SECONDS, LEASE_SECONDS, OPENINGS, Hit, Point
 BEFORE_COMMIT = ("claimed", "fetching", "staging", "begun", "fenced", "writing", "committing")
 POINTS = (*BEFORE_COMMIT, "committed")
 
-Act = Callable[[], None]
+
+class Fault(NamedTuple):
+    """What is done to the victim, and what ends it and lets the message that is held at the point go on."""
+
+    hurt: Callable[[], None]
+    heal: Callable[[Point], None]
+    # What arrives afterwards may come after the victim's own time for it.
+    late: bool = True
+
+
+def paused(scene: Scene) -> Fault:
+    """Resumed, the victim finds what has arrived meanwhile."""
+
+    def heal(point: Point) -> None:
+        try:
+            point.deliver()
+        finally:
+            scene.resume()
+
+    return Fault(scene.pause, heal, late=False)
 
 
 def written(scene: Scene) -> tuple[object, ...]:
@@ -18,11 +38,11 @@ def written(scene: Scene) -> tuple[object, ...]:
     return scene.batch(), scene.row("fence, run_count, next_run_at, locked_by, last_status"), scene.runs()
 
 
-def violations(scene: Scene, name: str, hurt: Act, heal: Act, *, ageing: bool = True) -> list[str]:
+def violations(scene: Scene, name: str, fault: Fault, *, ageing: bool = True) -> list[str]:
     point = Point(scene, name)
     hit = Hit(scene.victim)
     point.wait()
-    hurt()
+    fault.hurt()
     try:
         # Aged, the row has run out while the victim's own clock still believes in the lease.
         if ageing and name != "committed":
@@ -31,11 +51,10 @@ def violations(scene: Scene, name: str, hurt: Act, heal: Act, *, ageing: bool = 
         took_over = until_it_runs(lambda: scene.other.hit().json(), LEASE_SECONDS + IDLE_SECONDS + 5)
         before = written(scene)
     finally:
-        heal()
-        point.release()
+        fault.heal(point)
     status, answer = hit.answer()
     told: list[tuple[int, str | None]] = [(200, None) if name == "committed" else (409, "lease_lost")]
-    if name == "claimed" and not ageing:
+    if name == "claimed" and fault.late and not ageing:
         # The answer to the claim came after the time for it: that is a skip, whatever it says.
         told += [(200, "schedule_read_error")]
     history = ["success", "success"] if name == "committed" else ["abandoned", "success"]

@@ -4,9 +4,11 @@ from itertools import chain
 
 import pytest
 
+from tests.acceptance.conftest import Serve, Served
 from tests.faults.profile import Profile
 from tests.faults.scene import FENCED, Scene, mutant, sql
 
+UNKNOWN = "commit_unknown"
 CLAIM, COMMIT = b"acquire_refresh_lock", b"commit\0"
 # What is lost, and how the run then ends: only a commit that never reached the server did not happen.
 KINDS = [
@@ -38,6 +40,38 @@ def violations(scene: Scene, text: bytes, what: str, status: str) -> list[str]:
 def test_a_lost_message_is_asked_about_never_guessed(scene: Scene, profile: Profile) -> None:
     seen = [violations(scene, *kind) for kind in KINDS * profile.n("P8")]
     profile.record("P8", seen.count([]), len(seen), violations=list(chain(*seen)))
+
+
+FINISH = b"finish_refresh_run"
+# What is lost of an end that is a transaction by itself, how many connections are then refused, and what is answered.
+ENDS = [("request", 0, None), ("reply", 0, None), ("request", 1, "failed"), ("reply", 1, None), ("reply", 9, UNKNOWN)]
+
+
+def untruths(scene: Scene, served: Served, what: str, refused: int, reason: str | None) -> list[str]:
+    scene.proxy.refuse_next = refused
+    scene.proxy.lose(FINISH, what)
+    answer = served.hit(json={"force": True}).json()
+    scene.proxy.refuse_next = 0
+    ((status, lock),) = scene.room.query(
+        "select r.status, s.locked_by from refresh_runs r join refresh_schedule s using (function_name)"
+        f" where r.request_id = '{answer['request_id']}'"
+    )
+    checks = {
+        f"it is answered as {reason}, not as {answer['reason']}": answer["reason"] == reason,
+        "the answer is what the database says": answer["status"] == (None if reason == UNKNOWN else status),
+        "the lease is free": lock is None,
+    }
+    return [f"{what}, {refused} refused: {check}" for check, holds in checks.items() if not holds]
+
+
+@pytest.mark.timeout(3600)
+def test_a_lost_end_of_a_run_that_writes_nothing_else_is_asked_about_too(
+    scene: Scene, serve: Serve, profile: Profile
+) -> None:
+    served = serve(scene.proxy.dsn, target="tell", CRONLEASE_POOLER="transaction")
+    assert served.force()["status"] == "success"
+    seen = [untruths(scene, served, *end) for end in ENDS * (profile.n("P8") // 5)]
+    profile.record("P8 bare", seen.count([]), len(seen), violations=list(chain(*seen)))
 
 
 def test_a_wall_that_forgets_who_asked_is_seen(scene: Scene) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.profile import Profile
 from tests.faults.scene import IDLE_SECONDS, IN_TRANSACTION, UNFENCED, Hit, Point, Scene, until_it_runs
-from tests.faults.takeover import POINTS, record, violations
+from tests.faults.takeover import POINTS, paused, record, violations
 
 
 @pytest.mark.timeout(3600)
@@ -16,18 +16,19 @@ def test_a_paused_holder_cannot_write(scene: Scene, profile: Profile) -> None:
     for number in range(profile.n("P3")):
         for name in POINTS:
             scene.reset()
-            seen.append(violations(scene, name, scene.pause, scene.resume, ageing=number % 2 == 0))
+            seen.append(violations(scene, name, paused(scene), ageing=number % 2 == 0))
     record(profile, "P3", seen)
 
 
-def test_a_pause_that_really_outlasts_the_lease_ends_the_same(scene: Scene) -> None:
-    assert violations(scene, "fetching", scene.pause, scene.resume, ageing=False) == []
+@pytest.mark.parametrize("name", ["claimed", "fetching"])
+def test_a_pause_that_really_outlasts_the_lease_ends_the_same(scene: Scene, name: str) -> None:
+    assert violations(scene, name, paused(scene), ageing=False) == []
 
 
 def test_without_the_fence_the_paused_holder_does_write(scene: Scene) -> None:
     """The negative control."""
     scene.room.query(UNFENCED)
-    found = violations(scene, "begun", scene.pause, scene.resume)
+    found = violations(scene, "begun", paused(scene))
     assert "begun: nothing was written after it" in found
 
 
