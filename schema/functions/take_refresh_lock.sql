@@ -93,6 +93,12 @@ begin
     reason := 'schedule_read_error';
   elsif reason is null and v_row.action <> all (p_actions) then
     reason := 'unknown_action';
+  elsif reason is null
+    and v_row.locked_by is distinct from p_request_id::text
+    and exists (select from public.refresh_runs r where r.request_id = p_request_id)
+  then
+    -- This request has had its run, and a request is one run: ask with another.
+    reason := 'locked';
   end if;
   if reason is not null then
     -- Most often another hit claimed the row, and perhaps finished, since it was read.

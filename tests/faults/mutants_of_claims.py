@@ -54,6 +54,12 @@ _TAKEN: list[Guard] = [
         acquire.test_the_same_request_asking_again_gets_the_same_run,
     ),
     (
+        "a request is let run twice",
+        "exists (select from public.refresh_runs r where r.request_id = p_request_id)",
+        "false",
+        acquire.test_a_request_that_has_had_its_run_gets_no_second_one,
+    ),
+    (
         "a dead run stays open",
         "r.fence >= v_row.fence",
         "r.fence > v_row.fence",

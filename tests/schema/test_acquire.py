@@ -194,6 +194,19 @@ def test_the_same_request_may_ask_again_after_its_lease_ran_out_unless_it_was_re
     assert acquire(conn, request).reason == "locked"
 
 
+def test_a_request_that_has_had_its_run_gets_no_second_one(conn: psycopg.Connection) -> None:
+    schedule(conn)
+    request = uuid4()
+    finish(conn, request, acquire(conn, request).fence)
+    make_due(conn)
+    before = row(conn)
+
+    again = acquire(conn, request)
+
+    assert (again.acquired, again.reason) == (False, "locked")
+    assert (row(conn), runs(conn)) == (before, 1)
+
+
 def test_an_expired_lease_is_taken_over_and_its_run_closed_as_abandoned(conn: psycopg.Connection) -> None:
     schedule(conn)
     schedule(conn, "other")

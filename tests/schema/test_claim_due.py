@@ -95,7 +95,7 @@ def test_the_same_request_asking_again_gets_the_same_row(conn: psycopg.Connectio
 
 
 def test_a_request_that_had_its_run_never_gets_another(conn: psycopg.Connection) -> None:
-    """Finished, released or taken over: a request is one run."""
+    """Finished, released, taken over, or of a schedule that is gone: a request is one run."""
     due_for(conn, "first", 20)
     due_for(conn, "second", 10)
     finished, replaced = uuid4(), uuid4()
@@ -108,8 +108,12 @@ def test_a_request_that_had_its_run_never_gets_another(conn: psycopg.Connection)
     released = uuid4()
     acquire(conn, released)
     assert release(conn, released)
+    schedule(conn, "gone")
+    gone = uuid4()
+    finish(conn, gone, acquire(conn, gone, "gone").fence, function_name="gone")
+    conn.execute("delete from refresh_schedule where function_name = 'gone'")
 
-    for request in (finished, replaced, released):
+    for request in (finished, replaced, released, gone):
         answer = claim_due(conn, "work", request_id=request)
         assert (answer.acquired, answer.reason, answer.function_name) == (False, "locked", None)
 
