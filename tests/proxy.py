@@ -51,9 +51,10 @@ class Proxy:
     delivers it when healed, as a network does; `lose` waits for a text on its way to the server and then ends that
     connection: before the server sees it, or after, with the answer lost; `hold` keeps such a message."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, listener: socket.socket | None = None) -> None:
+        """Listens on loopback, or where it is told to."""
         self.lead_to(dsn)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._listener = listener or socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
         self._links: list[Link] = []
         self._lock = threading.Lock()
@@ -225,8 +226,8 @@ def _close(each: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def proxied(dsn: str) -> Iterator[Proxy]:
-    proxy = Proxy(dsn)
+def proxied(dsn: str, listener: socket.socket | None = None) -> Iterator[Proxy]:
+    proxy = Proxy(dsn, listener)
     try:
         yield proxy
     finally:

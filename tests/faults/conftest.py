@@ -10,12 +10,18 @@ from tests.faults import profile as profiles
 from tests.faults.crashing import Crashing, crashing_server
 from tests.faults.profile import Profile
 from tests.faults.scene import Scene, playing
+from tests.integration.conftest import Room
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     with serving() as start:
         yield start
+
+
+@pytest.fixture
+def room(dsn: str) -> Room:
+    return Room(dsn)
 
 
 @pytest.fixture
