@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 ENDED = ("success", "partial", "failed", "interrupted")
-NO_SCHEDULE, TAKEN, RUNNING, LOST, ONE_RUN = "CL002", "CL003", "CL004", "CL001", "23505"
+NO_SCHEDULE, TAKEN, RUNNING, LOST = "CL002", "CL003", "CL004", "CL001"
 
 
 class Refused(Exception):
@@ -91,7 +91,7 @@ class Model:
             self.write()
             return None
         if request in self.runs:
-            raise Refused(ONE_RUN)
+            return "locked"
         orphans = self.abandon()
         row.abandoned += orphans
         row.last_status = "abandoned" if orphans else row.last_status
