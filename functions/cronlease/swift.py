@@ -15,7 +15,7 @@ from psycopg import AsyncConnection, Error
 from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus
 
-from cronlease.wall import Query
+from cronlease.wall import Query, interval
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _WRITTEN: dict[type, Callable[[Any], bytes | None]] = {
     str: str.encode,
     UUID: lambda value: str(value).encode(),
     bool: lambda value: b"t" if value else b"f",
-    timedelta: functools.cache(lambda value: b"%d us" % (value // timedelta(microseconds=1))),
+    timedelta: functools.cache(lambda value: interval(value).encode()),
     type(None): lambda _: None,
 }
 

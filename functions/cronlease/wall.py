@@ -100,8 +100,8 @@ def claim_due_refresh(
     params: dict[str, Any] = {
         "p_request_id": request_id,
         "p_actions": _array(tuple(actions)),
-        "p_leases": _array(tuple(map(_interval, leases))),
-        "p_backoffs": _array(tuple(map(_interval, backoffs))),
+        "p_leases": _array(tuple(map(interval, leases))),
+        "p_backoffs": _array(tuple(map(interval, backoffs))),
         "p_trigger": trigger,
     }
     if parent is not None:
@@ -197,5 +197,7 @@ def _array(texts: tuple[str, ...]) -> str:
     return "{" + ",".join(quoted) + "}"
 
 
-def _interval(length: timedelta) -> str:
-    return f"{length // timedelta(microseconds=1)} us"
+def interval(length: timedelta) -> str:
+    """As every version reads it: PostgreSQL 14 takes no number over 2^31, which is 36 minutes in microseconds."""
+    seconds, rest = divmod(length, timedelta(seconds=1))
+    return f"{seconds} s {rest.microseconds} us"
