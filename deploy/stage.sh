@@ -5,7 +5,11 @@
 set -euo pipefail
 
 usage="usage: deploy/stage.sh DIR [SOURCES.toml]"
-dir=${1:?$usage}
+if [ $# -lt 1 ] || [ $# -gt 2 ] || [ -z "$1" ] || [ "${1#-}" != "$1" ]; then
+  echo "$usage, where DIR is empty or not there yet" >&2
+  exit 2
+fi
+dir=$1
 root=$(cd "$(dirname "$0")/.." && pwd)
 sources=${2:-$root/functions/opening_signals/sources.toml}
 python=${PYTHON:-python3}

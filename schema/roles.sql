@@ -3,7 +3,7 @@
 -- he pauses, resumes, deletes, unlocks and recovers schedules. Then, for the role that a deployment connects as:
 --   grant cronlease_runner to the_function;
 --   grant insert, update on prices to cronlease_runner;  -- the tables of a job of your own
--- tests/schema/test_roles.py lists, statement by statement, what each may do.
+-- tests/schema/rights.py lists, statement by statement, what each may do.
 do $$
 declare
   v_role text;

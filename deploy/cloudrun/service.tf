@@ -25,6 +25,8 @@ resource "google_cloud_run_v2_service" "function" {
           CRONLEASE_MAX_RUN = each.value.max_run
           CRONLEASE_MIGRATE = var.migrate
           FUNCTION_TARGET   = each.key
+          # Cloud Run does not say it, and without it no log line finds its trace.
+          GOOGLE_CLOUD_PROJECT = var.project
         })
 
         content {

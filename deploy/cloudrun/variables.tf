@@ -100,6 +100,7 @@ variable "environment" {
   validation {
     condition = length(setintersection(keys(var.environment), [
       "CRONLEASE_AUTH", "CRONLEASE_LEASE", "CRONLEASE_MAX_RUN", "CRONLEASE_MIGRATE", "DATABASE_URL", "FUNCTION_TARGET",
+      "GOOGLE_CLOUD_PROJECT",
     ])) == 0
     error_message = "environment has a variable that is set elsewhere: see deploy/jobs.json and the other variables."
   }

@@ -5,14 +5,33 @@
 #   PROJECT=my-project REGION=europe-west1 DATABASE_URL=postgresql://... deploy/gcloud/deploy.sh
 #
 #   DATABASE_URL   becomes a new version of the secret; left out, the newest one is used
-#   SOURCES        the sources file of refresh_opening_signals; left out, there are none
+#   SOURCES        the sources file of refresh_opening_signals, seen from where you are; left out, there are none
 #   CLOUD_SQL      PROJECT:REGION:INSTANCE, when DATABASE_URL names its socket
+#   SETTINGS       further settings by commas, as in CRONLEASE_EVERY=5m..6m,CRONLEASE_RETENTION=7d
 #   MIGRATE        auto (the first hit on an empty database creates the schema) or never
 #   DRY_RUN=1      prints the commands, one a line, instead of running them; nothing is staged
 set -euo pipefail
-cd "$(dirname "$0")/../.."
 
-: "${PROJECT:?the project ID}" "${REGION:?a region such as europe-west1}"
+# Whatever can be known to be wrong is said before anything is made.
+wrong() {
+  echo "$1" >&2
+  exit 2
+}
+[ $# -eq 0 ] || wrong "deploy/gcloud/deploy.sh takes no arguments but variables: its first lines list them"
+[ -n "${PROJECT:-}" ] || wrong "PROJECT is not set: export the ID of your project, as in: export PROJECT=my-project"
+[ -n "${REGION:-}" ] || wrong "REGION is not set: export the region to deploy to, as in: export REGION=europe-west1"
+[ -z "${SOURCES:-}" ] || [ -f "$SOURCES" ] || wrong "SOURCES is $SOURCES, and from $PWD there is no such file"
+[[ ${MIGRATE:-auto} =~ ^(auto|never)$ ]] || wrong "MIGRATE is $MIGRATE, but it can only be auto or never"
+[[ ${CLOUD_SQL:-a:b:c} =~ ^[^:]+(:[^:]+){2,3}$ ]] || wrong "CLOUD_SQL is $CLOUD_SQL, and not PROJECT:REGION:INSTANCE"
+ours='CRONLEASE_(AUTH|LEASE|MAX_RUN|MIGRATE)|DATABASE_URL|FUNCTION_TARGET|GOOGLE_CLOUD_PROJECT'
+if [[ ,${SETTINGS:-} =~ ,($ours)= ]]; then
+  wrong "SETTINGS has ${BASH_REMATCH[1]}, which is set elsewhere: see deploy/jobs.json and the other variables"
+fi
+if [ -z "${DRY_RUN:-}" ] && ! command -v gcloud >/dev/null; then
+  wrong "gcloud is not on the path: install the Google Cloud CLI, or see what it would do with DRY_RUN=1"
+fi
+
+deploy=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
 secret=cronlease-database-url
 function_account=cronlease-function@$PROJECT.iam.gserviceaccount.com
@@ -35,10 +54,10 @@ there() {
 
 # One line for each entry of a part of jobs.json: its name, then the fields asked for (a.b is b in a), by tabs.
 entries() {
-  "$python" - "$@" <<'PYTHON'
+  "$python" - "$deploy/jobs.json" "$@" <<'PYTHON'
 import functools, json, sys
-part, *fields = sys.argv[1:]
-for name, entry in json.load(open("deploy/jobs.json"))[part].items():
+file, part, *fields = sys.argv[1:]
+for name, entry in json.load(open(file))[part].items():
     print(name, *(functools.reduce(dict.get, field.split("."), entry) for field in fields), sep="\t")
 PYTHON
 }
@@ -82,7 +101,9 @@ deploy_function() {
   service=$(service_of "$function")
   if [ -n "${CLOUD_SQL:-}" ]; then database=(--set-cloudsql-instances="$CLOUD_SQL"); fi
   local settings=CRONLEASE_AUTH=iam,CRONLEASE_LEASE=$lease,CRONLEASE_MAX_RUN=$max_run
-  settings+=,CRONLEASE_MIGRATE=${MIGRATE:-auto},FUNCTION_TARGET=$function
+  # Cloud Run does not say it, and without it no log line finds its trace.
+  settings+=,GOOGLE_CLOUD_PROJECT=$PROJECT
+  settings+=,CRONLEASE_MIGRATE=${MIGRATE:-auto},FUNCTION_TARGET=$function${SETTINGS:+,$SETTINGS}
   run run deploy "$service" --region="$REGION" --source="$stage" \
     --no-allow-unauthenticated --service-account="$function_account" \
     --timeout="$request_timeout" --max-instances=2 --cpu=1 --memory=512Mi --cpu-throttling --cpu-boost \
@@ -104,9 +125,13 @@ deploy_job() {
     --min-backoff="$min_backoff" --max-backoff="$max_backoff" --max-doublings="$doublings"
 }
 
+if [ -z "${DRY_RUN:-}${DATABASE_URL:-}" ] && ! there secrets describe "$secret"; then
+  wrong "DATABASE_URL is not set, and gcloud shows no secret $secret in $PROJECT: export DATABASE_URL=postgresql://..."
+fi
+
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
-[ -n "${DRY_RUN:-}" ] || deploy/stage.sh "$stage" ${SOURCES:+"$SOURCES"}
+[ -n "${DRY_RUN:-}" ] || "$deploy/stage.sh" "$stage" ${SOURCES:+"$SOURCES"}
 
 run services enable artifactregistry.googleapis.com cloudbuild.googleapis.com cloudscheduler.googleapis.com \
   iam.googleapis.com run.googleapis.com secretmanager.googleapis.com

@@ -1,5 +1,6 @@
--- cronlease on Supabase: the database's own cron hits the function, and nobody reaches our tables through the REST
--- API. Run it as postgres, after `cronlease migrate` and again after every later one: it changes only what is ours.
+-- cronlease on Supabase: the database's own cron hits the function, and nobody but service_role reaches our tables
+-- through the REST API. Run it as postgres, after `cronlease migrate` and again after every later one: it changes only
+-- what is ours.
 --
 -- Once, before: where the function listens, and the token that it was given (CRONLEASE_AUTH=token, CRONLEASE_TOKEN).
 --   select vault.create_secret('https://cronlease.example', 'cronlease_url');
@@ -39,7 +40,8 @@ begin
   loop
     execute format('revoke all on function %s from public, anon, authenticated', v_name);
   end loop;
-  -- The second wall, for the day somebody grants again. The owner and service_role are not bound by it.
+  -- The second wall, for the day somebody grants a table again; a view would still show what its owner sees. The owner
+  -- and service_role are not bound by it.
   foreach v_name in array v_tables loop
     execute format('alter table public.%I enable row level security', v_name);
     for v_role in

@@ -1,21 +1,20 @@
--- What a Supabase project has before our file is run, as far as the file can tell: its two roles with their default
--- grants, and the signatures of pg_cron, pg_net and the vault, which write down what they were asked.
+-- What a Supabase project has before our file is run, as far as the file can tell: the REST API's roles, and the
+-- signatures of pg_cron, pg_net and the vault, which write down what they were asked.
 do $$
 declare
   v_role text;
 begin
-  foreach v_role in array array['anon', 'authenticated'] loop
+  foreach v_role in array array['anon', 'authenticated', 'service_role'] loop
     begin
-      execute format('create role %I nologin', v_role);
+      execute format('create role %I nologin noinherit', v_role);
     exception
       when duplicate_object or unique_violation then null;  -- another database of this server has made it
     end;
   end loop;
+  alter role service_role bypassrls;
 end
 $$;
-grant usage on schema public to anon, authenticated;
-alter default privileges in schema public grant all on tables to anon, authenticated;
-alter default privileges in schema public grant all on functions to anon, authenticated;
+grant usage on schema public to anon, authenticated, service_role;
 
 create schema cron;
 create table cron.job (

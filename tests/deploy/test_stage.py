@@ -73,6 +73,14 @@ def test_the_stage_has_what_is_deployed_and_nothing_else(stage: Path) -> None:
     assert shipped <= inside
 
 
+def test_every_requirement_can_be_had_for_the_python_of_the_image(tmp_path: Path) -> None:
+    """As a wheel: a slim image has no compiler."""
+    (python,) = re.findall(r"^ARG PYTHON=(\S+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    there = ("--target", tmp_path, "--python-version", python, "--python-platform", "x86_64-unknown-linux-gnu")
+    wheels = ("--only-binary", ":all:", "--require-hashes", "--requirement", ROOT / "requirements.lock")
+    run(need("uv"), "pip", "install", "--dry-run", *there, *wheels)
+
+
 def test_a_stage_is_never_made_over_another(stage: Path) -> None:
     ended = subprocess.run([DEPLOY / "stage.sh", stage], capture_output=True, text=True)
     assert ended.returncode == 1

@@ -3,10 +3,12 @@ had here: stand-ins with their signatures write down what they were asked (supab
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from cronlease.migrate import migrate
 from tests.conftest import Server
@@ -34,46 +36,76 @@ UNGUARDED = """
 """
 
 
-def apply(conn: psycopg.Connection[Row], text: str) -> None:
+# Theirs has no superuser for its owner, who gives whatever he makes to the REST API.
+OWNER = """
+  create role {0} login createrole password 'secret';
+  alter database {1} owner to {0};
+  grant {0} to current_user;
+  grant create on schema public to {0};
+  alter default privileges for role {0} in schema public grant all on tables to anon, authenticated, service_role;
+  alter default privileges for role {0} in schema public grant all on functions to anon, authenticated, service_role;
+  grant usage on schema cron, net, vault to {0};
+  grant all on all tables in schema cron, net, vault to {0};
+"""
+
+
+def apply(conn: psycopg.Connection[Row], text: str = OURS) -> None:
     conn.execute("\n".join(line for line in text.splitlines() if not line.startswith("create extension")).encode())
 
 
+class Project(NamedTuple):
+    owner: psycopg.Connection[Row]
+    admin: psycopg.Connection[Row]
+    dsn: str
+
+
 @pytest.fixture
-def project(server: Server) -> Iterator[psycopg.Connection[Row]]:
+def project(server: Server) -> Iterator[Project]:
     name = server.create()
-    with psycopg.connect(server.url(name), autocommit=True) as conn:
-        conn.execute(BEFORE.encode())
-        migrate(server.url(name))
-        yield conn
+    owner = name.replace("cronlease_test", "cronlease_owner")
+    dsn = make_conninfo(server.url(name), user=owner, password="secret")
+    with psycopg.connect(server.url(name), autocommit=True) as admin:
+        admin.execute(BEFORE.encode())
+        admin.execute(sql.SQL(OWNER).format(sql.Identifier(owner), sql.Identifier(name)))
+        migrate(dsn)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            yield Project(conn, admin, dsn)
     server.drop(name)
+    with psycopg.connect(server.admin, autocommit=True) as admin:
+        admin.execute(sql.SQL("drop role {}").format(sql.Identifier(owner)))
 
 
-def test_nothing_of_ours_is_left_to_the_rest_api(project: psycopg.Connection[Row]) -> None:
-    assert len(project.execute(ALLOWED).fetchall()) > 20
-    apply(project, OURS)
-    assert project.execute(ALLOWED).fetchall() == [], "name it in deploy/supabase/cronlease.sql"
-    assert project.execute(UNGUARDED).fetchall() == [], "name it in deploy/supabase/cronlease.sql"
+@pytest.fixture
+def conn(project: Project) -> psycopg.Connection[Row]:
+    return project.owner
 
 
-def test_it_may_be_run_again_and_touches_nothing_else(project: psycopg.Connection[Row]) -> None:
-    project.execute("create table public.theirs (id integer)")
+def test_nothing_of_ours_is_left_to_the_rest_api(conn: psycopg.Connection[Row]) -> None:
+    assert len(conn.execute(ALLOWED).fetchall()) > 20
+    apply(conn)
+    assert conn.execute(ALLOWED).fetchall() == [], "name it in deploy/supabase/cronlease.sql"
+    assert conn.execute(UNGUARDED).fetchall() == [], "name it in deploy/supabase/cronlease.sql"
+
+
+def test_it_may_be_run_again_and_touches_nothing_else(conn: psycopg.Connection[Row]) -> None:
+    conn.execute("create table public.theirs (id integer)")
     for _ in range(2):
-        apply(project, OURS)
-    assert project.execute(ALLOWED).fetchall() == [("theirs",)]
-    assert project.execute("select count(*) from cron.job").fetchone() == (3,)
+        apply(conn)
+    assert conn.execute(ALLOWED).fetchall() == [("theirs",)]
+    assert conn.execute("select count(*) from cron.job").fetchone() == (3,)
 
 
-def test_the_hits_are_those_of_the_one_definition(project: psycopg.Connection[Row]) -> None:
-    apply(project, OURS)
+def test_the_hits_are_those_of_the_one_definition(conn: psycopg.Connection[Row]) -> None:
+    apply(conn)
     for name, job in definition()["jobs"].items():
-        found = project.execute("select schedule, command from cron.job where jobname = %s", [f"cronlease-{name}"])
+        found = conn.execute("select schedule, command from cron.job where jobname = %s", [f"cronlease-{name}"])
         ((schedule, command),) = found.fetchall()
-        project.execute("delete from net.asked")
-        project.execute(command.encode())
-        ((url, body, headers, waits),) = project.execute("select * from net.asked").fetchall()
+        conn.execute("delete from net.asked")
+        conn.execute(command.encode())
+        ((url, body, headers, waits),) = conn.execute("select * from net.asked").fetchall()
         assert (schedule, "Etc/UTC") == (job["schedule"], job["time_zone"])
         assert url == "https://cronlease.example" + job["path"]
         assert (body, headers["Authorization"]) == ({}, "Bearer the token")
         assert waits == int(job["attempt_deadline"][:-1]) * 1000
-    ((forget,),) = project.execute("select command from cron.job where jobname = 'cronlease-forget-hits'").fetchall()
-    project.execute(forget.encode())
+    ((forget,),) = conn.execute("select command from cron.job where jobname = 'cronlease-forget-hits'").fetchall()
+    conn.execute(forget.encode())
