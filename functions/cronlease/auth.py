@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from cronlease.callers import tokens
 from cronlease.hit import Refused
 from cronlease.job import Hit
 from cronlease.logs import hide
-from cronlease.settings import Settings, SettingsError, tokens
+from cronlease.settings import Settings, SettingsError
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 _LONGEST_TOKEN = 8192

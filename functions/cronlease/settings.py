@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from cronlease.cadence import Backoff, Every, duration, written
+from cronlease.callers import audience, emails, tokens, web_address
 
 PREFIX = "CRONLEASE_"
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 _PLATFORM_MARKS = ("K_SERVICE", "KUBERNETES_SERVICE_HOST")
-_SHORTEST_TOKEN = 16
 _EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
 
@@ -45,11 +46,13 @@ class Limits(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The environment as the program sees it. Field x is the variable CRONLEASE_X, except the first three."""
+    """The environment as the program sees it. Field x is the variable CRONLEASE_X, except the first four."""
 
     database_url: str | None = None
     libpq_target: bool = False
     on_platform: bool = False
+    # The variable that max_run is from.
+    max_run_name: str = "CRONLEASE_MAX_RUN"
 
     lease: timedelta = timedelta(minutes=5)
     every: Every = _EVERY
@@ -69,6 +72,7 @@ class Settings(NamedTuple):
     oidc_issuer: str = "https://accounts.google.com"
     oidc_keys_url: str = "https://www.googleapis.com/oauth2/v3/certs"
     allow_force: bool = False
+    ping_url: str | None = None
     pooler: str = "auto"
     migrate: str = "auto"
     log_level: str = "INFO"
@@ -100,7 +104,7 @@ class Settings(NamedTuple):
             raise _unfit("CRONLEASE_ACQUIRE_TIMEOUT", self.acquire_timeout, "at most", "CRONLEASE_LEASE", lease)
         if self.max_run is not None and self.acquire_timeout is not None and self.max_run <= self.acquire_timeout:
             acquire = self.acquire_timeout
-            raise _unfit("CRONLEASE_MAX_RUN", self.max_run, "longer than", "CRONLEASE_ACQUIRE_TIMEOUT", acquire)
+            raise _unfit(self.max_run_name, self.max_run, "longer than", "CRONLEASE_ACQUIRE_TIMEOUT", acquire)
         if self.backoff_cap is not None and self.backoff_cap < band.high:
             raise _unfit(
                 "CRONLEASE_BACKOFF_CAP", self.backoff_cap, "at least", "the end of CRONLEASE_BACKOFF", band.high
@@ -116,12 +120,16 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         "on_platform": any(env.get(mark) for mark in _PLATFORM_MARKS),
     }
     for name, read in _READERS.items():
+        # What a caller sends is in CRONLEASE_TOKEN, too: only who checks tokens minds what it is like.
+        if name == "token" and values.get("auth") != "token":
+            continue
         if text := env.get(PREFIX + name.upper()):
             values[name] = _read(PREFIX + name.upper(), text, read)
     # A timeout of 0 is how the platform writes that there is none.
     if "max_run" not in values and env.get("CLOUD_RUN_TIMEOUT_SECONDS", "0") not in ("0", ""):
         name = "CLOUD_RUN_TIMEOUT_SECONDS"
         values["max_run"] = _read(name, env[name], lambda seconds: duration(seconds + "s"))
+        values["max_run_name"] = name
     settings = Settings(**values)
     settings.check()
     _check_auth(settings)
@@ -159,18 +167,15 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def tokens(text: str) -> tuple[str, ...]:
-    """One or several, apart by commas or white space. Raises ValueError."""
-    found = tuple(text.replace(",", " ").split())
-    if not found or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found):
-        raise ValueError(f"a token has at least {_SHORTEST_TOKEN} ASCII characters and no white space or comma in it")
-    return found
-
-
-def _web_address(text: str) -> str:
-    if not text.startswith(("https://", "http://")):
-        raise ValueError("it is not an address that starts with https://")
-    return text
+def _ping_address(text: str) -> str:
+    """A secret: the sentence must not repeat it."""
+    try:
+        # Asked for a port to read it: whatever else is wrong with an address is found before a run has to send to it.
+        if text.isascii() and urlsplit(web_address(text)).port != 0:
+            return text
+    except ValueError:
+        pass
+    raise ValueError("it is not an address that starts with https:// or http:// and has no user and no white space")
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -187,11 +192,12 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "auth": _one_of("none", "iam", "oidc", "token"),
     "token": tokens,
     "token_file": Path,
-    "oidc_audience": str,
-    "oidc_emails": lambda text: tuple(text.replace(",", " ").split()),
-    "oidc_issuer": _web_address,
-    "oidc_keys_url": _web_address,
+    "oidc_audience": audience,
+    "oidc_emails": emails,
+    "oidc_issuer": web_address,
+    "oidc_keys_url": web_address,
     "allow_force": lambda text: _one_of("0", "1")(text) == "1",
+    "ping_url": _ping_address,
     "pooler": _one_of("auto", "none", "transaction"),
     "migrate": _one_of("auto", "never"),
     "log_level": _one_of("DEBUG", "INFO", "WARNING", "ERROR"),
@@ -212,11 +218,14 @@ def _check_platform(settings: Settings) -> None:
 def _check_auth(settings: Settings) -> None:
     if settings.auth == "token" and not (settings.token or settings.token_file):
         raise SettingsError("CRONLEASE_AUTH is token, but neither CRONLEASE_TOKEN nor CRONLEASE_TOKEN_FILE is set")
-    if settings.auth == "oidc" and not (settings.oidc_audience and settings.oidc_emails):
-        raise SettingsError(
-            "CRONLEASE_AUTH is oidc, but CRONLEASE_OIDC_AUDIENCE (the service's URL) or CRONLEASE_OIDC_EMAILS"
-            " (who may call) is not set"
-        )
+    needed = {
+        "CRONLEASE_OIDC_AUDIENCE (the service's URL)": settings.oidc_audience,
+        "CRONLEASE_OIDC_EMAILS (who may call)": settings.oidc_emails,
+    }
+    missing = [name for name, value in needed.items() if not value]
+    if settings.auth == "oidc" and missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise SettingsError(f"CRONLEASE_AUTH is oidc, but {' and '.join(missing)} {are} not set")
     usual = Settings()
     if settings.oidc_issuer != usual.oidc_issuer and settings.oidc_keys_url == usual.oidc_keys_url:
         raise SettingsError(

@@ -1,28 +1,14 @@
 """Who may call, at a real server: a caller who is not let in costs no connection and learns one sentence (P23)."""
 
-import base64
-import hashlib
-import hmac
-import http.server
-import json
-import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx2
-import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.acceptance.callers import AUDIENCE, CALLER, SECRETS, Issuer, bad_bearers, by_oidc, by_token, issuing
 from tests.acceptance.conftest import Serve, Served
 from tests.integration.conftest import Room
-
-AUDIENCE = "https://tick.example"
-CALLER = "scheduler@project.example"
-SECRETS = ["first-secret-of-many", "second-secret-of-many"]
 
 
 @pytest.fixture
@@ -32,73 +18,14 @@ def room(dsn: str) -> Room:
     return room
 
 
-@dataclass
-class Issuer:
-    """A real issuer on loopback: one key pair, and a page with the public half."""
-
-    url: str = ""
-    asked: int = 0
-    key: Any = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
-
-    def page(self) -> bytes:
-        public = jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key(), as_dict=True)
-        return json.dumps({"keys": [{**public, "kid": "one", "alg": "RS256", "use": "sig"}]}).encode()
-
-    def token(self, *, key: Any = None, kid: str | None = "one", algorithm: str = "RS256", **claims: Any) -> str:
-        now = int(time.time())
-        given = {
-            "iss": "https://accounts.google.com",
-            "aud": AUDIENCE,
-            "iat": now,
-            "exp": now + 600,
-            "email": CALLER,
-            "email_verified": True,
-            **claims,
-        }
-        payload = {name: value for name, value in given.items() if value is not None}
-        headers = {} if kid is None else {"kid": kid}
-        return jwt.encode(payload, key or self.key, algorithm=algorithm, headers=headers)
-
-
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[Issuer]:
-    issuer = Issuer()
-
-    class Keys(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            issuer.asked += 1
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(issuer.page())
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Keys)
-    issuer.url = f"http://127.0.0.1:{server.server_port}/certs"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield issuer
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def by_token(serve: Serve, dsn: str, issuer: Issuer, folder: Path) -> Served:
-    return serve(dsn, CRONLEASE_AUTH="token", CRONLEASE_TOKEN=", ".join(SECRETS))
-
-
-def by_oidc(serve: Serve, dsn: str, issuer: Issuer, folder: Path) -> Served:
-    return serve(
-        dsn,
-        CRONLEASE_AUTH="oidc",
-        CRONLEASE_OIDC_AUDIENCE=AUDIENCE,
-        CRONLEASE_OIDC_EMAILS=f"somebody@else.example,{CALLER}",
-        CRONLEASE_OIDC_KEYS_URL=issuer.url,
-    )
+    with issuing() as issuer:
+        yield issuer
 
 
 def ask(served: Served, authorization: str | None, path: str = "/", method: str = "POST") -> httpx2.Response:
-    headers = {} if authorization is None else {"Authorization": authorization}
+    headers = {} if authorization is None else {"Authorization": authorization.encode("latin-1")}
     return served.hit(path, method=method, headers=headers)
 
 
@@ -106,59 +33,11 @@ def connections(room: Room) -> int:
     return len(room.query("select 1 from pg_stat_activity where application_name = 'cronlease'"))
 
 
-def bad_bearers(issuer: Issuer) -> dict[str, str | None]:
-    """What no caller may get in with, whichever way callers are checked."""
-    good = issuer.token()
-    head, body, signature = good.split(".")
-    other = rsa.generate_private_key(65537, 2048)
-    public = issuer.page()
-    forged_head = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"one"}').rstrip(b"=").decode()
-    mac = hmac.new(public, f"{forged_head}.{body}".encode(), hashlib.sha256).digest()
-    none_head = base64.urlsafe_b64encode(b'{"alg":"none","kid":"one"}').rstrip(b"=").decode()
-    now = int(time.time())
-    return {
-        "nothing": None,
-        "empty": "",
-        "no scheme": good,
-        "basic": "Basic " + base64.b64encode(b"a:b").decode(),
-        "only the scheme": "Bearer",
-        "another scheme": "Token " + SECRETS[0],
-        "not a token": "Bearer x",
-        "two dots": "Bearer ..",
-        "four parts": f"Bearer {good}.x",
-        "no signature": f"Bearer {head}.{body}.",
-        "signature cut": f"Bearer {head}.{body}.{signature[:-8]}",
-        "signature of another": f"Bearer {head}.{body}.{issuer.token(sub='x').split('.')[2]}",
-        "signature removed": f"Bearer {head}.{body}.SIGNATURE_REMOVED_BY_GOOGLE",
-        "alg none": f"Bearer {none_head}.{body}.",
-        "public key as secret": f"Bearer {forged_head}.{body}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}",
-        "another key": "Bearer " + issuer.token(key=other),
-        "unknown key": "Bearer " + issuer.token(key=other, kid="two"),
-        "no key id": "Bearer " + issuer.token(kid=None),
-        "expired": "Bearer " + issuer.token(iat=now - 900, exp=now - 300),
-        "not yet": "Bearer " + issuer.token(nbf=now + 900),
-        "from the future": "Bearer " + issuer.token(iat=now + 900),
-        "no expiry": "Bearer " + issuer.token(exp=None),
-        "another audience": "Bearer " + issuer.token(aud="https://other.example"),
-        "no audience": "Bearer " + issuer.token(aud=None),
-        "another issuer": "Bearer " + issuer.token(iss="https://issuer.example"),
-        "no issuer": "Bearer " + issuer.token(iss=None),
-        "an unknown address": "Bearer " + issuer.token(email="stranger@project.example"),
-        "an address nobody verified": "Bearer " + issuer.token(email_verified=False),
-        "no address": "Bearer " + issuer.token(email=None),
-        "a secret cut short": f"Bearer {SECRETS[0][:-1]}",
-        "a secret and more": f"Bearer {SECRETS[0]}x",
-        "both secrets": f"Bearer {','.join(SECRETS)}",
-        "very long": "Bearer " + "a" * 20_000,
-        "nested deep": "Bearer " + base64.urlsafe_b64encode(b"[" * 3000).decode() + ".e30.x",
-    }
-
-
 @pytest.mark.parametrize("way", [by_token, by_oidc])
 def test_a_caller_who_is_not_let_in_costs_nothing(
-    serve: Serve, room: Room, issuer: Issuer, tmp_path: Path, way: Callable[..., Served]
+    serve: Serve, room: Room, issuer: Issuer, way: Callable[..., Served]
 ) -> None:
-    served = way(serve, room.dsn, issuer, tmp_path)
+    served = way(serve, room.dsn, issuer)
     asked_before = issuer.asked
     for kind, authorization in bad_bearers(issuer).items():
         for path, method in (("/", "POST"), ("/run-due", "POST"), ("/status", "GET")):
@@ -178,8 +57,8 @@ def test_a_caller_who_is_not_let_in_costs_nothing(
     assert not any(secret in log for secret in [*SECRETS, issuer.token().split(".")[2]])
 
 
-def test_the_refusal_says_what_to_do(serve: Serve, room: Room, issuer: Issuer, tmp_path: Path) -> None:
-    served = by_oidc(serve, room.dsn, issuer, tmp_path)
+def test_the_refusal_says_what_to_do(serve: Serve, room: Room, issuer: Issuer) -> None:
+    served = by_oidc(serve, room.dsn, issuer)
     bad = bad_bearers(issuer)
     said = {kind: ask(served, bad[kind]) for kind in bad}
     assert "CRONLEASE_AUTH=iam" in said["signature removed"].json()["error"]

@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 
 import pytest
@@ -32,6 +33,11 @@ def test_the_run_limit_is_the_platforms_request_timeout() -> None:
     assert load(both).limits().max_run == timedelta(seconds=90)
 
 
+def test_a_limit_of_the_platform_is_refused_by_its_own_name() -> None:
+    with pytest.raises(SettingsError, match=r"^CLOUD_RUN_TIMEOUT_SECONDS is 5s, .* CRONLEASE_ACQUIRE_TIMEOUT, 10s$"):
+        load({"CLOUD_RUN_TIMEOUT_SECONDS": "5", "CRONLEASE_ACQUIRE_TIMEOUT": "10s"})
+
+
 @pytest.mark.parametrize(
     ("environment", "names"),
     [
@@ -64,8 +70,21 @@ def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
         ("CRONLEASE_POOLER", "maybe", "CRONLEASE_POOLER: 'maybe' is not one of auto, none, transaction"),
         ("CRONLEASE_BACKOFF_GROWTH", "0.5", "CRONLEASE_BACKOFF_GROWTH: '0.5' is not a number from 1 to 10"),
         ("CRONLEASE_AUTH", "magic", "CRONLEASE_AUTH: 'magic' is not one of none, iam, oidc, token"),
-        ("CRONLEASE_TOKEN", "short", "CRONLEASE_TOKEN: a token has at least 16 ASCII characters"),
         ("CRONLEASE_OIDC_KEYS_URL", "file:///keys", "CRONLEASE_OIDC_KEYS_URL: it is not an address that starts with"),
+        ("CRONLEASE_OIDC_ISSUER", "https://", "CRONLEASE_OIDC_ISSUER: it is not an address that starts with"),
+        *(
+            ("CRONLEASE_PING_URL", address, "CRONLEASE_PING_URL: it is not an address that starts with https://")
+            for address in (
+                "hc.example/k3y",
+                "file:///k3y",
+                "https://",
+                "https://me:k3y@hc.example/",
+                "https://hc.example:k3y/",
+                "http://[hc.example/k3y",
+                "https://hc.example/k3y k3y",
+                "https://hc.example/k3yé",
+            )
+        ),
         ("CRONLEASE_ALLOW_FORCE", "yes", "CRONLEASE_ALLOW_FORCE: 'yes' is not one of 0, 1"),
         ("CRONLEASE_DRAIN_SECONDS", "6s", "CRONLEASE_DRAIN_SECONDS: '6s' is not a number from 0 to 3600"),
         ("CRONLEASE_DISPATCH_PAUSE", "soon", "CRONLEASE_DISPATCH_PAUSE: 'soon' is not a duration"),
@@ -75,6 +94,7 @@ def test_a_value_that_cannot_be_read_is_refused_in_one_sentence(name: str, value
     with pytest.raises(SettingsError) as refused:
         load({name: value})
     assert str(refused.value).startswith(sentence)
+    assert "k3y" not in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -99,17 +119,90 @@ def test_a_functions_own_lease_is_checked_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "words"),
+    ("environment", "missing"),
     [
-        ({"CRONLEASE_AUTH": "token"}, ["CRONLEASE_TOKEN", "CRONLEASE_TOKEN_FILE"]),
-        ({"CRONLEASE_AUTH": "oidc"}, ["CRONLEASE_OIDC_AUDIENCE", "CRONLEASE_OIDC_EMAILS"]),
-        ({"CRONLEASE_AUTH": "oidc", "CRONLEASE_OIDC_AUDIENCE": "https://x"}, ["CRONLEASE_OIDC_EMAILS"]),
-        ({"CRONLEASE_OIDC_ISSUER": "https://me"}, ["CRONLEASE_OIDC_ISSUER", "CRONLEASE_OIDC_KEYS_URL"]),
+        ({"CRONLEASE_AUTH": "token"}, {"CRONLEASE_TOKEN", "CRONLEASE_TOKEN_FILE"}),
+        ({"CRONLEASE_AUTH": "oidc"}, {"CRONLEASE_OIDC_AUDIENCE", "CRONLEASE_OIDC_EMAILS"}),
+        ({"CRONLEASE_AUTH": "oidc", "CRONLEASE_OIDC_AUDIENCE": "https://x"}, {"CRONLEASE_OIDC_EMAILS"}),
+        ({"CRONLEASE_AUTH": "oidc", "CRONLEASE_OIDC_EMAILS": "a@x.example"}, {"CRONLEASE_OIDC_AUDIENCE"}),
+        ({"CRONLEASE_OIDC_ISSUER": "https://me"}, {"CRONLEASE_OIDC_ISSUER", "CRONLEASE_OIDC_KEYS_URL"}),
     ],
 )
-def test_a_way_to_check_callers_that_lacks_its_means_is_refused(
-    environment: dict[str, str], words: list[str]
+def test_a_way_to_check_callers_that_lacks_its_means_is_refused_by_what_is_missing(
+    environment: dict[str, str], missing: set[str]
 ) -> None:
     with pytest.raises(SettingsError) as refused:
         load(environment)
-    assert all(word in str(refused.value) for word in words)
+    assert set(re.findall(r"CRONLEASE_(?!AUTH\b)\w+", str(refused.value))) == missing
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        ",",
+        " ",
+        "a@x.example,,b@x.example",
+        "a@x.example,",
+        "x.example",
+        "a@b@x.example",
+        "a@x",
+        "@x.example",
+        "*@x.example",
+        "serviceAccount:a@x.example",
+        "A <a@x.example>",
+        "a@x.example; b@x.example",
+    ],
+)
+def test_a_list_of_callers_that_nobody_can_be_on_is_refused(nonsense: str) -> None:
+    with pytest.raises(SettingsError, match=r"^CRONLEASE_OIDC_EMAILS: '.*' is not an e-mail address: write [^\n]+$"):
+        load({"CRONLEASE_OIDC_EMAILS": nonsense})
+
+
+def test_callers_stand_apart_by_commas_or_lines() -> None:
+    assert load({"CRONLEASE_OIDC_EMAILS": "a.b+c@x.example, d@y.z.example\ne@x.example\n"}).oidc_emails == (
+        "a.b+c@x.example",
+        "d@y.z.example",
+        "e@x.example",
+    )
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        " ",
+        "the service",
+        "https://x.example ",
+        "https://",
+        "https:///status",
+        "ftp://x.example",
+        "https://x.example,https://y.example",
+        '"https://x.example"',
+        "a,b",
+    ],
+)
+def test_an_audience_that_no_token_can_have_is_refused(nonsense: str) -> None:
+    with pytest.raises(SettingsError, match=r"^CRONLEASE_OIDC_AUDIENCE: '.*' is neither an address [^\n]+$"):
+        load({"CRONLEASE_OIDC_AUDIENCE": nonsense})
+
+
+@pytest.mark.parametrize(
+    "audience",
+    [
+        "https://tick-abc123-ew.a.run.app",
+        "http://127.0.0.1:8080/run?a=b",
+        "http://[::1]:80",
+        "32555940559.apps.googleusercontent.com",
+        "/projects/1/global/backendServices/2",
+        "urn:tick",
+    ],
+)
+def test_an_audience_is_an_address_or_a_plain_id(audience: str) -> None:
+    assert load({"CRONLEASE_OIDC_AUDIENCE": audience}).oidc_audience == audience
+
+
+def test_what_a_token_is_like_matters_only_to_who_checks_tokens() -> None:
+    short = {"CRONLEASE_TOKEN": "short"}
+    with pytest.raises(SettingsError, match=r"^CRONLEASE_TOKEN: a token has at least 16 ASCII characters"):
+        load({**short, "CRONLEASE_AUTH": "token"})
+    for other in ({}, {"CRONLEASE_AUTH": "none"}, {"CRONLEASE_AUTH": "iam"}):
+        assert load({**short, **other}).token == ()

@@ -1,27 +1,28 @@
 """What the doctor sees without a database: the variables, the time limits, and what jobs look at themselves.
 
-A job's part is a module under the entry point group `cronlease.checks`. It has VARIABLES, names of the environment
-that it reads, and check(), which yields (whether it is broken, what there is to say, what mends it): nothing mends
-what is in order.
+A job's part is a module under the entry point group `cronlease.checks`. It has FUNCTION, the name that the job is
+declared by, VARIABLES, names of the environment that it reads, and check(), which yields (whether it is broken, what
+there is to say, what mends it): nothing mends what is in order.
 """
 
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from cronlease import cascade
 from cronlease.cadence import written
-from cronlease.settings import PREFIX, Settings
+from cronlease.job import Job
+from cronlease.settings import PREFIX, Limits, Settings
 from cronlease.verbs.finding import BROKEN, OK, WARNING, Finding, broken, ok, warning
 
 CHECKS = "cronlease.checks"
 # Field x is the variable CRONLEASE_X, except the first three; the others are read where they are needed.
 _OURS = {
-    *(PREFIX + field.upper() for field in Settings._fields[3:]),
+    *(PREFIX + field.upper() for field in Settings._fields[4:]),
     cascade.SPAWNED,
     "CRONLEASE_DATA_DIR",
     "CRONLEASE_DEBUG",
@@ -65,29 +66,41 @@ def variables(parts: list[Part], environ: Mapping[str, str] | None = None) -> It
         yield ok("environment", f"every {PREFIX} variable that is set is one that is read")
 
 
-def time_limits(settings: Settings) -> Iterator[Finding]:
-    """On a platform that says how long a request may take: the run must end before, and its lease not long after."""
-    limits = settings.limits()
-    said = f"lease {written(limits.lease)}, a run is ended after {written(limits.max_run)}"
+def time_limits(settings: Settings, jobs: Mapping[str, Job] | None = None) -> Iterator[Finding]:
+    """On a platform that says how long a request may take: the run must end before, and its lease not long after.
+    Of the functions of a source each has its own lease, where its decorator says one."""
+    by_limits: dict[Limits, list[str]] = {}
+    for name, job in (jobs or {}).items():
+        by_limits.setdefault(job.limits, []).append(name)
+    for limits, names in by_limits.items() or [(settings.limits(), [])]:
+        yield _fits(limits, f"{', '.join(names)}: " if names else "")
+
+
+def _fits(limits: Limits, whose: str) -> Finding:
+    said = f"{whose}lease {written(limits.lease)}, a run is ended after {written(limits.max_run)}"
     platform = os.environ.get("CLOUD_RUN_TIMEOUT_SECONDS", "")
     if not platform.isdecimal() or int(platform) == 0:
-        yield ok("time limits", said)
-        return
+        return ok("time limits", said)
     timeout = timedelta(seconds=int(platform))
     if limits.max_run > timeout:
         fix = f"set CRONLEASE_MAX_RUN to less than {written(timeout)}, or raise the platform's timeout"
-        yield broken("time limits", f"{said}, but the platform ends a request after {written(timeout)}", fix)
-    elif limits.lease > timeout:
-        fix = f"set CRONLEASE_LEASE to at most {written(timeout)}: a run that lives renews it"
-        yield warning("time limits", f"{said}: a killed run blocks for longer than it could have run", fix)
-    else:
-        yield ok("time limits", f"{said}, the platform's timeout is {written(timeout)}")
+        return broken("time limits", f"{said}, but the platform ends a request after {written(timeout)}", fix)
+    if limits.lease > timeout:
+        where = "CRONLEASE_LEASE, or what the decorator says," if whose else "CRONLEASE_LEASE"
+        fix = f"set {where} to at most {written(timeout)}: a run that lives renews it"
+        return warning("time limits", f"{said}: a killed run blocks for longer than it could have run", fix)
+    return ok("time limits", f"{said}, the platform's timeout is {written(timeout)}")
 
 
-def of_the_jobs(parts: list[Part]) -> Iterator[Finding]:
+def of_the_jobs(parts: list[Part], declared: Collection[str] | None, scheduled: Collection[str]) -> Iterator[Finding]:
+    """What they look at themselves. A job that the source does not declare is nobody's business; without a source it
+    is one that has a schedule, or whose variables are set."""
     for part in parts:
         if part.module is None:
             yield warning(part.name, part.error or "", "install the package again, or remove it")
             continue
-        for is_broken, said, fix in part.module.check():
-            yield Finding(part.name, OK if fix is None else BROKEN if is_broken else WARNING, said, fix)
+        is_set = any(os.environ.get(name) for name in part.module.VARIABLES)
+        is_here = is_set or part.module.FUNCTION in scheduled
+        if is_here if declared is None else part.module.FUNCTION in declared:
+            for is_broken, said, fix in part.module.check():
+                yield Finding(part.name, OK if fix is None else BROKEN if is_broken else WARNING, said, fix)

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import click
 import httpx2
 
+from cronlease.callers import tokens
 from cronlease.logs import redact
 from cronlease.outcome import Counts, SkipReason
-from cronlease.settings import tokens
+from cronlease.verbs.mistake import Mistake
 from cronlease.verbs.table import shown
-from cronlease.verbs.words import at, counted
+from cronlease.verbs.words import at, beside, counted, resume
 
 _IDENTITY = ["gcloud", "auth", "print-identity-token"]
 _IDENTITY_SECONDS = 60
@@ -33,6 +34,8 @@ class Answer(NamedTuple):
     @property
     def hint(self) -> str | None:
         """Not how to force a run over HTTP: --force does it."""
+        if self.body.get("reason") == SkipReason.PAUSED:
+            return resume(str(self.body.get("function")))
         said = self.body.get("hint")
         return said if isinstance(said, str) and self.body.get("reason") != SkipReason.NOT_DUE else None
 
@@ -84,7 +87,7 @@ def post(url: str, body: dict[str, Any], token: str | None, timeout: timedelta) 
     try:
         response = httpx2.post(url, json=content, headers=headers, timeout=limits)
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
-        raise click.ClickException(shown(f"{redact(url)} is no address: write https://...")) from None
+        raise Mistake(shown(f"{redact(url)} is no address: write https://...")) from None
     except httpx2.ReadTimeout:
         raise click.ClickException(shown(f"{redact(url)} did not answer in time: it may still run")) from None
     except httpx2.HTTPError as error:
@@ -112,7 +115,8 @@ def answer_line(answer: Answer) -> str:
         until = _moment(body.get("locked_until") or body.get("next_run_at"))
         return f"{who}: skipped, {body.get('reason')}{f' until {until}' if until else ''}"
     if not body["ok"]:
-        return f"{who}: {body.get('reason')} ({answer.http_status}): {body.get('error')}"
+        error = beside(body.get("reason"), str(body.get("error")))
+        return f"{who}: {body.get('reason')} ({answer.http_status}): {error}"
     counts = [f"{name} {body[name]}" for name in Counts._fields if body.get(name) is not None]
     then = _moment(body.get("next_run_at"))
     took = body.get("duration_ms")
