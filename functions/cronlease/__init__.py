@@ -8,8 +8,10 @@ Three doors, one room, and the lock is in the wall:
 
     declare, registry, job                       the decorators, and what they have declared
     cascade                                      what a run starts cannot trigger again
+    checkin, telemetry                           what a monitor and OpenTelemetry are told
     lifecycle                                    how the process ends: drain, interrupt, close, and only then exit
     schedule                                     what people and jobs do to schedules
+    skip                                         the answer to a hit that does not run
     cadence, outcome, settings, trouble, logs    leaves that everything may use
     migrate, cli, verbs/, emulator/              never imported by a deployed function that finds its schema
 """

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from cronlease import cascade
+from cronlease import cascade, telemetry
 from cronlease.claim import claim, within
 from cronlease.database import Database
 from cronlease.job import Job
@@ -114,7 +114,8 @@ class Dispatcher:
         request_id, asked_at = uuid4(), time.monotonic()
         claimed = await self._claim(request_id, trigger)
         if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
-            return Dispatched(Outcome(DOOR, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR))
+            with telemetry.hit(DOOR, request_id, trigger, asked_at, claimed) as told:
+                return Dispatched(told.ends(Outcome(DOOR, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR)))
         if await self._makes_rows() and not claimed.acquired:
             claimed = await self._claim(request_id, trigger)
         if not claimed.acquired:
@@ -122,7 +123,10 @@ class Dispatcher:
         assert claimed.action is not None, "a claim names its action"
         assert claimed.function_name is not None, "a claim of what is due names its row"
         job, name = self._jobs[claimed.action], claimed.function_name
-        return Dispatched(await run_claimed(job, name, request_id, claimed, self._database, asked_at, stop_at))
+        database, settings = self._database, self._settings
+        with telemetry.hit(name, request_id, trigger, asked_at, claimed) as told:
+            ran = await run_claimed(job, name, request_id, claimed, database, settings, asked_at, stop_at)
+            return Dispatched(told.ends(ran))
 
     async def run_due(self, on_outcome: Callable[[Outcome], None] = lambda _: None) -> Report:
         """Runs what is due until nothing is, or until another run might not end in time."""

@@ -8,6 +8,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from cronlease import telemetry
 from cronlease.claim import within
 from cronlease.database import Database
 from cronlease.lease import Lease
@@ -138,10 +139,11 @@ class Ending:
     async def _write(self, query: Query[Finish]) -> Finish:
         """Tried once more when the row is busy: our own lost transaction may still be on its way out."""
         limit = self._lease.limits.acquire
-        try:
-            return await within(limit, self._database.ask(query))
-        except Contended:
-            return await within(limit, self._database.ask(query))
+        with telemetry.span("finish"):
+            try:
+                return await within(limit, self._database.ask(query))
+            except Contended:
+                return await within(limit, self._database.ask(query))
 
     def _success(self, finish: Finish) -> Outcome:
         run = self._run

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cronlease import cascade, logs, registry
+from cronlease import cascade, logs, registry, telemetry
 from cronlease.auth import check_hit, guard
 from cronlease.claim import say_unreadable, within
 from cronlease.database import Database
@@ -21,8 +21,9 @@ from cronlease.hit import Refused, read_hit
 from cronlease.job import Job
 from cronlease.lifecycle import process
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.run import run_once, skip
+from cronlease.run import run_once
 from cronlease.settings import Settings
+from cronlease.skip import turned_away
 from cronlease.trouble import DatabaseTrouble, Unreachable
 from cronlease.wall import read_refresh_status
 
@@ -109,14 +110,15 @@ class Door:
 
     async def _hit(self, request: Request, request_id: UUID) -> Outcome:
         if (reason := _turned_away(request)) is not None:
-            return skip(self._job.name, request_id, reason)
+            return turned_away(self._job.name, request_id, reason)
         hit = await read_hit(request)
         check_hit(self._settings, hit)
         try:
             database = self._connected()
         except Unreachable as trouble:
             say_unreadable(self._job.name, request_id, str(trouble))
-            return Outcome(self._job.name, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR, hint=str(trouble))
+            reason = SkipReason.SCHEDULE_READ_ERROR
+            return telemetry.skipped(Outcome(self._job.name, request_id, skipped=reason, hint=str(trouble)))
         return await run_once(self._job, hit, database, self._settings, request_id=request_id, jobs=registry.jobs())
 
     async def _run_due(self, request: Request) -> "Report":

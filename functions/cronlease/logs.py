@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 from urllib.parse import unquote
 
 logger = logging.getLogger("cronlease")
@@ -37,7 +37,16 @@ _HEADER_SECRET = re.compile(
 )
 # Not a word, as in "basic authentication".
 _BEARER_SECRET = re.compile(r"\b(?P<scheme>(?i:bearer|basic)\s+)(?=[\w.~+/=-]*[0-9A-Z=+/])[\w.~+/=-]{6,}")
+_WORDS = re.compile(r"[a-z_-]+")
 _hidden: set[str] = set()
+
+
+class Trace(NamedTuple):
+    """A span of somebody else's, by its IDs in hexadecimal."""
+
+    trace: str
+    span: str
+    sampled: bool
 
 
 def log(level: int, message: str, *, action: str, cause: Any = None, **fields: Any) -> None:
@@ -66,7 +75,9 @@ def redact(text: str) -> str:
         text = _BEARER_SECRET.sub(r"\g<scheme>***", _HEADER_SECRET.sub(r"\g<key>***", text))
     env = os.environ.get
     for secret in (
-        *_secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", "")),
+        *_secrets_of(
+            env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", ""), env("CRONLEASE_PING_URL", "")
+        ),
         *_hidden,
     ):
         text = text.replace(secret, "***")
@@ -80,7 +91,7 @@ def storable(text: str) -> str:
 
 
 @functools.cache
-def _secrets_of(url: str, password: str, tokens: str) -> list[str]:
+def _secrets_of(url: str, password: str, tokens: str, ping_url: str) -> list[str]:
     found = [password, *tokens.replace(",", " ").split()]
     if match := re.search(r"://[^/@]*?:(.*)@", url):
         found += [match[1], unquote(match[1])]
@@ -88,25 +99,34 @@ def _secrets_of(url: str, password: str, tokens: str) -> list[str]:
         found += [match[1].strip("'"), unquote(match[1])]
     # Read wrongly, a password may show up in pieces. A very short one would blank out ordinary words.
     found += [piece for secret in found for piece in re.split(r"[@/:?#]", secret)]
-    return sorted({secret for secret in found if len(secret) >= 4}, key=len, reverse=True)
+    found = [secret for secret in found if len(secret) >= 4]
+    # Who knows the path may check in. Its keys are secrets; a word in it may be a function's name.
+    path = re.sub(r"^\w+://[^/?#]*", "", ping_url)
+    parts = [path.partition("{function}")[0], *re.split(r"[/?&=#]|{function}", path)]
+    found += [part for part in parts if len(part) >= 8 and not _WORDS.fullmatch(part)]
+    return sorted(set(found), key=len, reverse=True)
 
 
 _encode = json.JSONEncoder(default=lambda value: redact(str(value)), ensure_ascii=False).encode
 
 
+def incoming_trace() -> Trace | None:
+    """The trace that the request came with."""
+    found = dict(headers.get())
+    if parent := _TRACEPARENT.match(found.get(b"traceparent", b"").decode("latin-1")):
+        return Trace(parent[1], parent[2], bool(int(parent[3], 16) & 1))
+    if cloud := _CLOUD_TRACE.match(found.get(b"x-cloud-trace-context", b"").decode("latin-1")):
+        return Trace(cloud[1].lower(), f"{int(cloud[2] or 0):016x}", cloud[3] == "1")
+    return None
+
+
 def _trace() -> dict[str, Any]:
     """The trace of the request, in Cloud Logging's fields; nothing where it has none."""
-    found = dict(headers.get())
-    parent = _TRACEPARENT.match(found.get(b"traceparent", b"").decode("latin-1"))
-    if parent is not None:
-        trace, span, sampled = parent[1], parent[2], bool(int(parent[3], 16) & 1)
-    elif cloud := _CLOUD_TRACE.match(found.get(b"x-cloud-trace-context", b"").decode("latin-1")):
-        trace, span, sampled = cloud[1].lower(), f"{int(cloud[2] or 0):016x}", cloud[3] == "1"
-    else:
+    if (found := incoming_trace()) is None:
         return {}
     project = os.environ.get("GOOGLE_CLOUD_PROJECT")
-    name = f"projects/{project}/traces/{trace}" if project else trace
-    return {f"{_CLOUD}trace": name, f"{_CLOUD}spanId": span, f"{_CLOUD}trace_sampled": sampled}
+    name = f"projects/{project}/traces/{found.trace}" if project else found.trace
+    return {f"{_CLOUD}trace": name, f"{_CLOUD}spanId": found.span, f"{_CLOUD}trace_sampled": found.sampled}
 
 
 class JsonFormatter(logging.Formatter):

@@ -3,26 +3,27 @@
 claim -> work under a heartbeat -> finish. What a job sees of it is a Run.
 """
 
-import logging
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from cronlease import cascade
+from cronlease import cascade, telemetry
 from cronlease.cadence import Every
 from cronlease.claim import claim
 from cronlease.database import Database
 from cronlease.ending import Ending
 from cronlease.job import Hit, Job
 from cronlease.lease import Lease
-from cronlease.logs import log, logger, storable
-from cronlease.outcome import Counts, Outcome, SkipReason, Status
+from cronlease.logs import storable
+from cronlease.outcome import Counts, Outcome, Status
 from cronlease.settings import Settings
+from cronlease.skip import skip
 from cronlease.supervise import supervise
 from cronlease.transaction import Transaction
 from cronlease.wall import Claim, Finish, Query, acquire_refresh_lock, finish_refresh_run
@@ -30,19 +31,12 @@ from cronlease.wall import Claim, Finish, Query, acquire_refresh_lock, finish_re
 if TYPE_CHECKING:
     from subprocess import Popen
 
+    from cronlease.checkin import CheckIns
+
+# Whoever shows on a terminal how far a run is; elsewhere nobody does.
+watcher: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("watcher", default=None)
 # The system's own: nothing to seed, nothing two forked workers could share.
 _random = random.SystemRandom()
-_SKIP_LEVELS = {
-    SkipReason.NOT_DUE: logging.DEBUG,
-    SkipReason.PAUSED: logging.WARNING,
-    SkipReason.UNKNOWN_ACTION: logging.WARNING,
-}
-_HINTS = {
-    SkipReason.NOT_DUE: 'send {"force": true} to run now',
-    SkipReason.SPAWNED: cascade.HINT,
-    SkipReason.SHUTTING_DOWN: "this instance is ending: the next hit reaches another one",
-    SkipReason.UNKNOWN_ACTION: "the row's action is no function of this deployment: deploy one that has it",
-}
 
 
 class Run:
@@ -66,6 +60,7 @@ class Run:
         self._backoff = job.backoff
         self._failures = claimed.failures or 0
         self.left_out: str | None = None
+        self._place = telemetry.here()
 
     def commit(self) -> Transaction:
         """The fenced transaction that ends the run: what is written in it and the next run time commit together,
@@ -107,6 +102,16 @@ class Run:
             raise TypeError("run.report(hint=...) takes a text")
         self.counts = self.counts._replace(**counts)
         self.hint = hint or self.hint
+
+    def progress(self, said: str, done: int = 0, of: int = 0) -> None:
+        """Tells whoever watches the run what it is at, and how much of it is done. Kept nowhere."""
+        if (watch := watcher.get()) is not None:
+            watch(f"{self.function}: {said}", done, of)
+
+    def span(self, name: str, /, **attributes: object) -> telemetry.Span:
+        """A part of the job, for OpenTelemetry where that is set up: `with run.span("fetch", source=name) as span`,
+        and within it span.note(items=3) and span.fail("why"). What is raised out of the block is told, too."""
+        return telemetry.span(name, attributes, self._place)
 
     def partial(self, reason: str) -> None:
         """The run will end as partial: it did its work except for what reason names."""
@@ -190,11 +195,12 @@ async def run_once(
     )
     rows = (job.name,) if function == job.name and job.has_row else ()
     claimed = await claim(function, request_id, query, database, settings, limits.acquire, rows)
-    if not claimed.acquired:
-        return _skip(function, request_id, claimed)
-    # Another action's function, perhaps, but the lease is the one that was asked for.
-    job = jobs.get(claimed.action or "", job)._replace(limits=limits)
-    return await run_claimed(job, function, request_id, claimed, database, asked_at)
+    with telemetry.hit(function, request_id, hit.trigger, asked_at, claimed, job.name) as told:
+        if not claimed.acquired:
+            return told.ends(skip(function, request_id, claimed))
+        # Another action's function, perhaps, but the lease is the one that was asked for.
+        job = jobs.get(claimed.action or "", job)._replace(limits=limits)
+        return told.ends(await run_claimed(job, function, request_id, claimed, database, settings, asked_at))
 
 
 async def run_claimed(
@@ -203,6 +209,7 @@ async def run_claimed(
     request_id: UUID,
     claimed: Claim,
     database: Database,
+    settings: Settings,
     asked_at: float,
     stop_at: float = math.inf,
 ) -> Outcome:
@@ -212,34 +219,17 @@ async def run_claimed(
     lease = Lease(function, request_id, claimed.fence, job.limits, asked_at)
     lease.stop_at = stop_at
     run = Run(job, lease, claimed, database)
+    check_ins = _check_ins(settings, run)
     error = await supervise(job.function, run, lease, database)
-    return await Ending(run, lease, database, asked_at).of(error)
+    outcome = await Ending(run, lease, database, asked_at).of(error)
+    if check_ins is not None:
+        await check_ins.end(outcome)
+    return outcome
 
 
-def skip(function: str, request_id: UUID, reason: SkipReason) -> Outcome:
-    """A skip that needs no look at the schedule: what a run itself has started, or a process that is ending."""
-    return _skip(function, request_id, Claim(False, reason, *[None] * 8))
+def _check_ins(settings: Settings, run: Run) -> "CheckIns | None":
+    if settings.ping_url is None:
+        return None
+    from cronlease.checkin import CheckIns
 
-
-def _skip(function: str, request_id: UUID, claimed: Claim) -> Outcome:
-    reason = SkipReason(claimed.reason or SkipReason.SCHEDULE_READ_ERROR)
-    level = _SKIP_LEVELS.get(reason, logging.INFO)
-    if reason is not SkipReason.SCHEDULE_READ_ERROR and logger.isEnabledFor(level):
-        who = {"locked_by": claimed.locked_by, "locked_until": claimed.locked_until}
-        log(
-            level,
-            f"Skipped {function}: {reason.value}",
-            action="run_skipped",
-            reason=reason.value,
-            function=function,
-            request_id=str(request_id),
-            **(who if reason is SkipReason.LOCKED else {}),
-        )
-    return Outcome(
-        function,
-        request_id,
-        skipped=reason,
-        locked_until=claimed.locked_until,
-        next_run_at=claimed.next_run_at,
-        hint=_HINTS.get(reason),
-    )
+    return CheckIns(settings.ping_url, run.function, run.request_id)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from cronlease import telemetry
 from cronlease.database import Database, ask, ask_plain, in_transaction, send, send_plain
 from cronlease.lease import Lease
 from cronlease.trouble import CommitUnknown, ConnectionLost
@@ -41,11 +42,12 @@ class Transaction:
         try:
             if kind is None:
                 last = self._last_word()
-                answer = await ask(self._conn, last)
-                try:
-                    await send(self._conn, "commit")
-                except ConnectionLost as lost:
-                    raise CommitUnknown(str(lost)) from lost
+                with self._span():
+                    answer = await ask(self._conn, last)
+                    try:
+                        await send(self._conn, "commit")
+                    except ConnectionLost as lost:
+                        raise CommitUnknown(str(lost)) from lost
                 self._committed(answer)
         finally:
             self._lease.resume()
@@ -66,11 +68,12 @@ class Transaction:
         try:
             if kind is None:
                 last = self._last_word()
-                answer = ask_plain(self._conn, last)
-                try:
-                    send_plain(self._conn, "commit")
-                except ConnectionLost as lost:
-                    raise CommitUnknown(str(lost)) from lost
+                with self._span():
+                    answer = ask_plain(self._conn, last)
+                    try:
+                        send_plain(self._conn, "commit")
+                    except ConnectionLost as lost:
+                        raise CommitUnknown(str(lost)) from lost
                 self._committed(answer)
         finally:
             self._lease.resume()
@@ -105,6 +108,9 @@ class Transaction:
         # The row is ours until the commit; from then on a fresh lease is.
         lease = self._lease
         return renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
+
+    def _span(self) -> telemetry.Span:
+        return telemetry.span("finish" if self._finish is not None else "commit")
 
     def _committed(self, answer: Any) -> None:
         if self._on_finished is None:

@@ -86,9 +86,11 @@ async def _commit(
     news nothing is staged."""
     async with run.commit() as conn:
         await lock(conn, [result.source.name for result in results])
+        run.progress(f"writing what changed of {sum(result.openings for result in results):,} openings")
         complete = [result.source.name for result in results if not result.error and not result.not_modified]
         unsure = [result.source.name for result in results if result.rejected]
-        merged = await upsert.merge(conn, run.request_id, {name: pages[name] for name in complete}, unsure=unsure)
+        with run.span("merge", sources=len(complete)):
+            merged = await upsert.merge(conn, run.request_id, {name: pages[name] for name in complete}, unsure=unsure)
         await remember(conn, results, wait)
         run.report(
             fetched=merged.fetched,
@@ -111,8 +113,10 @@ class _Collector:
         self._turn = asyncio.Semaphore(at_once)
         # One source at a time has a connection: the hits that arrive meanwhile need theirs from the same pool.
         self._staging = asyncio.Lock()
+        self._openings = self._sources = self._done = 0
 
-    async def collect(self, sources: Iterable[Source]) -> list[Collected]:
+    async def collect(self, sources: Sequence[Source]) -> list[Collected]:
+        self._sources = len(sources)
         async with client() as http, asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._collect(http, source)) for source in sources]
         return [task.result() for task in tasks]
@@ -124,13 +128,24 @@ class _Collector:
             nonlocal staged
             await self._stage(source, page, staged)
             staged += len(page)
+            self._openings += len(page)
+            self._tell()
 
         async with self._turn:
             until = min(asyncio.get_running_loop().time() + self._lease * _SOURCE_SHARE, self._ends_at)
             validators = self._memories[source.name].validators
-            result = await collect(http, source, validators=validators, take=stage, until=until)
+            with self._run.span("fetch", source=source.name, kind=source.kind) as span:
+                result = await collect(http, source, validators=validators, take=stage, until=until)
+                span.note(http_status=result.status, pages=result.pages, items=result.items)
+                if result.error:
+                    span.fail(result.error)
         self._say(result)
+        self._done += 1
+        self._tell()
         return result
+
+    def _tell(self) -> None:
+        self._run.progress(f"{self._openings:,} openings fetched, sources", self._done, self._sources)
 
     async def _stage(self, source: Source, page: list[Opening], start: int) -> None:
         run = self._run

@@ -18,6 +18,7 @@ def known() -> dict[str, str]:
         "password": "refused: " + address.split(":")[2].split("@")[0],
         "token": f"sent {token}, was refused",
         "file": "sent " + Path(os.environ["CRONLEASE_TOKEN_FILE"]).read_text(),
+        "ping": "sent to " + os.environ["CRONLEASE_PING_URL"],
         "header": f"headers={{'Authorization': 'Bearer {token[::-1]}', 'accept': '*/*'}}",
         "pairs": address.replace("postgresql://", "password=").replace("@", " host="),
         # As long as what is stored, to the middle of the password.

@@ -25,10 +25,11 @@ Hit = Callable[..., str]
 LEAKY = Path(__file__).with_name("leaky.py")
 PASSWORD, TOKEN, IN_FILE = "canary-password-7f3a", "canary-token-91bc-of-many", "canary-filed-token-44e1"
 CALLER, USERINFO, QUERY = "canary-caller-55de-of-many", "canary-userinfo-aa10", "canary-query-c3c3"
+PING = "canary-ping-08f2"
 # A part of each is enough: half a secret is a leak, too.
-CANARIES = {secret: secret[:12] for secret in (PASSWORD, TOKEN, IN_FILE, CALLER, USERINFO, QUERY)}
+CANARIES = {secret: secret[:12] for secret in (PASSWORD, TOKEN, IN_FILE, CALLER, USERINFO, QUERY, PING)}
 CANARIES[TOKEN[::-1]] = TOKEN[::-1][:12]
-WHAT = ("address", "password", "token", "file", "header", "pairs", "far off")
+WHAT = ("address", "password", "token", "file", "ping", "header", "pairs", "far off")
 HOW = ("raise", "cause", "partial", "hint", "late", "log")
 
 
@@ -143,6 +144,8 @@ def test_no_secret_is_logged_answered_or_stored(
         "CRONLEASE_TOKEN": TOKEN,
         "CRONLEASE_TOKEN_FILE": str(file),
         "CRONLEASE_SOURCES": str(sources(feeds, tmp_path)),
+        # Nobody listens there, which each run says.
+        "CRONLEASE_PING_URL": f"http://127.0.0.1:1/{PING}/{{function}}?key={PING}",
         "CRONLEASE_LOG_LEVEL": "DEBUG",
         "CRONLEASE_DISPATCH_PAUSE": "0s",
     }
@@ -157,13 +160,14 @@ def test_no_secret_is_logged_answered_or_stored(
     assert "partial" in {row[0] for row in room.query("select status from refresh_runs")}
     log = function.log_file.read_text()
     assert log.count("***") > len(WHAT) * len(HOW)
+    assert log.count("check_in_failed") > len(WHAT) * len(HOW)
     assert leaked([*said, log, *stored(room)]) == set()
 
     # The control: the same with nothing taken out, and a look that finds it in each of the three places.
     bare = serve(address(room, login), target="leak", source=LEAKY, CRONLEASE_TEST_UNREDACTED="1", **environment)
     said = hits(bare, room, login)
     for found in (said, [bare.log_file.read_text()], stored(room)):
-        assert leaked(found) >= {PASSWORD, TOKEN, IN_FILE, TOKEN[::-1]}
+        assert leaked(found) >= {PASSWORD, TOKEN, IN_FILE, PING, TOKEN[::-1]}
 
 
 VERBS = (

@@ -16,13 +16,13 @@ FLOORS = [
     {"auth"},
     {"dispatch", "hit"},
     {"run"},
-    {"ending", "supervise", "transaction"},
-    {"claim", "lease", "oidc", "registry", "schedule"},
+    {"ending", "skip", "supervise", "transaction"},
+    {"checkin", "claim", "lease", "oidc", "registry", "schedule"},
     {"job", "migrate"},
     {"database"},
-    {"conninfo", "lifecycle", "swift"},
+    {"conninfo", "lifecycle", "swift", "telemetry"},
     {"wall", "pool", "settings", "sqlstate", "logs"},
-    {"outcome", "cadence", "cascade", "trouble"},
+    {"outcome", "cadence", "callers", "cascade", "trouble"},
 ]
 
 
@@ -83,6 +83,7 @@ def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
     loaded = set(out.stdout.split())
     heavy = {
         "cronlease.cli",
+        "cronlease.checkin",
         "cronlease.dispatch",
         "cronlease.loop",
         "cronlease.schedule",
@@ -95,6 +96,8 @@ def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
         "httpx2",
         "rich",
         "freezegun",
+        "opentelemetry",
+        "urllib.request",
     }
     assert "cronlease.handler" in loaded
     assert not heavy & loaded

@@ -150,3 +150,24 @@ def test_what_is_hidden_by_name_is_taken_out(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(logs, "_hidden", set())
     logs.hide("a-token-from-a-file")
     assert logs.redact("said a-token-from-a-file aloud") == "said *** aloud"
+
+
+@pytest.mark.parametrize(
+    ("address", "said", "left"),
+    [
+        ("https://hc.example/ping/9f0cbe4e-2cd9", "sent to hc.example/ping/9f0cbe4e-2cd9", "sent to hc.example***"),
+        ("https://hc.example/fqOOd6MMNu/{function}", "fqOOd6MMNu of tick", "*** of tick"),
+        ("https://hc.example/{function}?key=fqOOd6MMNu", "fqOOd6MMNu of tick", "*** of tick"),
+        (
+            "https://hc.example/k/refresh_opening_signals",
+            "refresh_opening_signals ran",
+            "refresh_opening_signals ran",
+        ),
+        ("https://hc.example/", "https://hc.example/ is a/b", "https://hc.example/ is a/b"),
+    ],
+)
+def test_where_runs_check_in_is_a_secret_but_a_functions_name_in_it_is_not(
+    address: str, said: str, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEASE_PING_URL", address)
+    assert logs.redact(said) == left

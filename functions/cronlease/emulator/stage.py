@@ -19,8 +19,9 @@ from cronlease.settings import load
 _DATABASE = "emulator"
 _FEED_LATENCY = 3.0
 _LOOPBACK = {"CRONLEASE_AUTH": "none", "CRONLEASE_ALLOW_FORCE": "1", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-# DEBUG would make the framework start its development server; the others say that we are on a platform.
-_MISLEADING = {"DEBUG", "K_SERVICE", "KUBERNETES_SERVICE_HOST"}
+# DEBUG would make the framework start its development server, the next two say that we are on a platform, and a
+# monitor must not take these runs for the real ones.
+_MISLEADING = {"DEBUG", "K_SERVICE", "KUBERNETES_SERVICE_HOST", "CRONLEASE_PING_URL"}
 
 
 @dataclass(frozen=True, slots=True)
