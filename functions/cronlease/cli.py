@@ -4,8 +4,10 @@ The verbs are in verbs/, each imported when it is asked for. A job brings verbs 
 entry point group `cronlease.commands`. All of them find in `ctx.obj` what we offer them, a Toolbox.
 """
 
+import asyncio
 import contextlib
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,14 +18,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronlease.cadence import duration
-from cronlease.conninfo import connect_plain
+from cronlease.conninfo import advised, connect_plain
 from cronlease.logs import redact
 from cronlease.migrate import MigrationError
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.trouble import DatabaseTrouble, NotPermitted, SchemaMissing
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from psycopg import Connection
+
+    from cronlease.verbs.bar import Bar
 
 COMMANDS = "cronlease.commands"
 _OURS = {
@@ -79,13 +85,18 @@ class Toolbox:
         """Trouble with the database in the block ends the verb with one sentence."""
         try:
             yield
-        except SchemaMissing:
+        except SchemaMissing as error:
             sentence = "the database has no schema of ours, or an older one: run `cronlease migrate` as its owner"
-            raise click.ClickException(sentence) from None
+            raise click.ClickException(sentence) from error
         except NotPermitted as error:
-            raise click.ClickException(redact(f"{error}: grant that to this role")) from None
-        except (DatabaseTrouble, MigrationError, SettingsError) as error:
-            raise click.ClickException(redact(str(error))) from None
+            raise click.ClickException(redact(f"{error}: grant that to this role")) from error
+        except DatabaseTrouble as error:
+            raise click.ClickException(redact(advised(error))) from error
+        except (MigrationError, SettingsError) as error:
+            raise click.ClickException(redact(str(error))) from error
+        except asyncio.CancelledError as error:
+            sentence = "stopped before the end of a run could be written: its lease runs out by itself"
+            raise click.ClickException(sentence) from error
 
     @property
     def has_database(self) -> bool:
@@ -99,11 +110,16 @@ class Toolbox:
         try:
             return load()
         except SettingsError as error:
-            raise click.ClickException(redact(str(error))) from None
+            raise click.ClickException(redact(str(error))) from error
 
     def redact(self, text: str) -> str:
         """Without secrets, for what a verb prints of an error that it did not foresee."""
         return redact(text)
+
+    def bar(self, said: str) -> "AbstractContextManager[Bar]":
+        """How far a verb is, on a terminal: its `tell(said, done, of)` says more; gone when the block ends."""
+        made: AbstractContextManager[Bar] = import_module("cronlease.verbs.bar").bar(said)
+        return made
 
     def duration(self, text: str) -> timedelta:
         try:
@@ -194,8 +210,11 @@ def _database_url() -> Iterator[str]:
         return
     from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
 
+    place = default_data_dir() / "postgres"
+    if sys.stderr.isatty() and not place.exists():
+        click.echo(f"Making an embedded PostgreSQL in {place}: that takes a moment, once.", err=True)
     try:
-        server = EmbeddedPostgres.start(default_data_dir() / "postgres")
+        server = EmbeddedPostgres.start(place)
     except EmbeddedPostgresError as error:
         raise click.ClickException(str(error)) from None
     with server:

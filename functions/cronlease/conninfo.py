@@ -7,7 +7,7 @@ from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cronlease.sqlstate import sentence
-from cronlease.trouble import Unreachable
+from cronlease.trouble import DatabaseTrouble, Unreachable
 
 _CONNECTION = {
     "application_name": "cronlease",
@@ -55,4 +55,13 @@ def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]
     try:
         return Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)
     except psycopg.Error as error:
-        raise Unreachable(sentence(error)) from None
+        raise Unreachable(sentence(error)) from error
+
+
+def advised(trouble: DatabaseTrouble) -> str:
+    """What the trouble says, and what to check where no connection could be had."""
+    said = str(trouble)
+    if not isinstance(trouble, Unreachable) or said == _UNREADABLE_URL:
+        return said
+    # In the place of the driver's own question.
+    return f"{said.partition(' Is the server running')[0]}: check DATABASE_URL and that the server is up"

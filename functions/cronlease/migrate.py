@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cronlease.conninfo import connect_plain
+from cronlease.conninfo import advised, connect_plain
 from cronlease.database import ask_plain, send_plain
 from cronlease.trouble import Contended, DatabaseTrouble, Mismatch, NotPermitted
 from cronlease.wall import Query
@@ -138,12 +138,13 @@ def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
             send_plain(conn, "commit")
         finally:
             conn.close()
-    except Contended:
-        raise MigrationError("the schema is in use or another migration is running: try again in a moment") from None
+    except Contended as trouble:
+        sentence = "the schema is in use or another migration is running: try again in a moment"
+        raise MigrationError(sentence) from trouble
     except NotPermitted as trouble:
-        raise MigrationError(f"{trouble}: run `cronlease migrate` as the owner of the schema") from None
+        raise MigrationError(f"{trouble}: run `cronlease migrate` as the owner of the schema") from trouble
     except DatabaseTrouble as trouble:
-        raise MigrationError(str(trouble)) from None
+        raise MigrationError(advised(trouble)) from trouble
     return applied
 
 

@@ -8,7 +8,7 @@ import asyncio
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -134,7 +134,13 @@ def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_js
     if not chosen:
         click.echo(_NO_SOURCES, err=True)
     try:
-        with _progress(len(chosen)) as done:
+        with toolbox.bar("checking") as shown:
+            left = [source.name for source in chosen]
+
+            def done(found: "Collected") -> None:
+                left.remove(found.source.name)
+                shown.tell(f"waiting for {', '.join(left[:3])}", len(chosen) - len(left), len(chosen))
+
             checked = asyncio.run(check.check(chosen, seconds=within.total_seconds(), done=done))
     except settings.SettingError as error:
         raise click.ClickException(str(error)) from None
@@ -151,29 +157,6 @@ def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_js
         raise click.exceptions.Exit(1)
 
 
-@contextmanager
-def _progress(sources: int) -> "Iterator[Callable[[Collected], None]]":
-    """Says on a terminal how many are done, on a line that is gone afterwards; elsewhere nothing."""
-    seen = 0
-    shown = sys.stderr.isatty()
-
-    def done(_: "Collected") -> None:
-        nonlocal seen
-        seen += 1
-        show()
-
-    def show() -> None:
-        if shown:
-            click.echo(f"\r{seen} of {sources} checked", nl=False, err=True)
-
-    show()
-    try:
-        yield done
-    finally:
-        if shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
-
-
 def _strays(toolbox: "Toolbox", names: set[str]) -> str | None:
     """What is said of sources that are not in the file; nothing where there is no database to ask."""
     if not toolbox.has_database or not settings.sources_file():
@@ -188,8 +171,9 @@ def _strays(toolbox: "Toolbox", names: set[str]) -> str | None:
 @sources.command("forget")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.pass_obj
-def forget_command(toolbox: "Toolbox", name: str, yes: bool) -> None:
+def forget_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> None:
     """Close the openings of a source that is no longer in the sources file, and forget what is remembered of it."""
     if not settings.sources_file():
         raise click.ClickException("CRONLEASE_SOURCES is not set: without the file nobody knows that it is not in it")
@@ -199,8 +183,11 @@ def forget_command(toolbox: "Toolbox", name: str, yes: bool) -> None:
         if not is_known(conn, name):
             raise click.ClickException(f"there is no source {name!r} in the database")
         if not yes:
-            click.confirm(f"Close all openings of {name!r} and forget it?", abort=True)
+            click.confirm(f"Close all openings of {name!r} and forget it?", abort=True, err=True)
         closed = forget(conn, name)
+    if as_json:
+        click.echo(json.dumps({"source": name, "closed": closed}))
+        return
     click.echo(f"Forgot {name!r}: {closed} {'opening' if closed == 1 else 'openings'} closed.")
 
 

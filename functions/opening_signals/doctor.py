@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from opening_signals import settings
 
+FUNCTION = "refresh_opening_signals"
 VARIABLES = ("CRONLEASE_SOURCES", "CRONLEASE_SOURCES_AT_ONCE")
 
 

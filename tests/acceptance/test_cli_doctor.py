@@ -14,7 +14,10 @@ from freezegun import freeze_time
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from cronlease.migrate import migrate
 from cronlease.verbs import doctor_database
+from cronlease.verbs.source import shipped
+from tests.acceptance.conftest import JOBS
 from tests.acceptance.shell import ACTIONS, Shell
 from tests.conftest import Server
 from tests.faults.pgbouncer import pooling
@@ -239,14 +242,47 @@ def test_the_environment_is_looked_at_before_the_database(tmp_path: Path) -> Non
     assert "connection" not in found
 
 
-def test_a_sources_file_that_cannot_be_read_is_broken_and_none_a_warning(doctor: Doctor, tmp_path: Path) -> None:
+def test_a_sources_file_is_looked_at_where_its_job_runs(doctor: Doctor, room: Room, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('[[source]]\nname = "a"\nkind = "smoke"\n')
     level, said = doctor.finds(CRONLEASE_SOURCES=str(wrong))["sources"]
     assert (level, "'kind' is unknown" in said) == ("broken", True)
     wrong.write_text("")
     assert doctor.finds()["sources"][0] == "warning"
-    assert doctor.finds(CRONLEASE_SOURCES="")["sources"] == (
+    assert doctor.finds(CRONLEASE_SOURCES="") == {}, "nobody runs the job"
+    room.query("select ensure_schedule('refresh_opening_signals')")
+    not_set = {"sources": ("warning", "CRONLEASE_SOURCES is not set: a run fetches nothing")}
+    assert doctor.finds() == not_set
+    del doctor.shell.environment["FUNCTION_SOURCE"]
+    assert doctor.read(*doctor.shell("doctor", "--json", "--source", str(shipped()))[:2]) == not_set
+    status, out, _ = doctor.shell("doctor", "--json", "--source", str(JOBS))
+    assert set(doctor.read(status, out)) == {"actions"}, "another deployment has the job"
+
+
+def test_each_function_of_the_source_is_held_to_its_own_lease(doctor: Doctor, tmp_path: Path) -> None:
+    doctor.shell.environment |= {"CLOUD_RUN_TIMEOUT_SECONDS": "900", "CRONLEASE_MAX_RUN": "800s"}
+    source = tmp_path / "long.py"
+    source.write_text("from cronlease import scheduled\n\n\n@scheduled(lease='1h')\ndef tick(run): ...\n")
+    (tmp_path / "jobs.json").write_text(json.dumps(DEFINITION))
+    status, out, _ = doctor.shell("doctor", "--json", "--source", str(source), "--jobs", str(tmp_path / "jobs.json"))
+    found = doctor.read(status, out)
+    assert found["time limits"] == (
         "warning",
-        "CRONLEASE_SOURCES is not set: a run fetches nothing",
+        "tick: lease 1h, a run is ended after 800s: a killed run blocks for longer than it could have run",
     )
+    said = "tick: the lease of its decorator is 1h, so a killed run blocks for longer than it could have run"
+    assert found["deployment"] == ("warning", said)
+
+
+def test_a_runner_and_a_reader_are_told_what_they_cannot_see(doctor: Doctor, room: Room) -> None:
+    migrate(room.dsn, roles=True)
+    room.query("select ensure_schedule('tick')")
+    denied = "this role cannot look at {}: permission denied for table {}"
+    unseen = {
+        "schema": ("warning", denied.format("the migrations", "cronlease_migrations")),
+        "cadences": ("warning", denied.format("it", "refresh_schedule")),
+    }
+    runner, reader = (make_conninfo(room.dsn, options=f"-c role=cronlease_{who}") for who in ("runner", "reader"))
+    assert doctor.finds(DATABASE_URL=runner) == unseen
+    only = ("warning", "cronlease_reader may look, and not run anything")
+    assert doctor.finds(DATABASE_URL=reader) == unseen | {"grants": only}

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from cronlease.verbs import roles
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
 
@@ -72,3 +73,36 @@ def test_check_knows_a_database_of_a_newer_version(dsn: str, tmp_path: Path) -> 
         "migration 0999_later is of a newer version\n"
         "Fix: install the version that made the database: to migrate with this one would be a step back.\n",
     )
+
+
+def test_the_roles_are_checked_printed_and_made_when_asked_for(dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(dsn, tmp_path), Room(dsn)
+    status, out, _ = cronlease.quickly("migrate", "--check", "--roles")
+    assert status == 1
+    runner, reader, fix = out.splitlines()
+    # All databases of a server share its roles: another test may have made them.
+    assert runner == "role cronlease_runner is missing" or "lacks delete on opening_pages" in runner
+    assert reader == "role cronlease_reader is missing" or "select on refresh_status" in reader
+    assert fix.startswith("Fix: run `cronlease migrate --roles` as the owner")
+    assert cronlease.says_quickly("migrate", "--check") == UP_TO_DATE
+
+    script = cronlease.says_quickly("migrate", "--dry-run", "--roles")
+    assert "grant execute on function" in script
+    room.query(script)
+    assert cronlease.says_quickly("migrate", "--check", "--roles") == UP_TO_DATE
+
+    room.query("revoke select on openings from cronlease_reader")
+    status, out, _ = cronlease.quickly("migrate", "--check", "--roles", "--json")
+    told = json.loads(out)
+    assert (status, told["up_to_date"]) == (1, False)
+    assert told["roles"] == {"cronlease_runner": [], "cronlease_reader": ["select on openings"]}
+    made, kept, then, last = cronlease.says_quickly("migrate", "--roles").splitlines()
+    assert (made, kept) == ("kept up role cronlease_runner", "kept up role cronlease_reader")
+    assert "`grant cronlease_runner to LOGIN`" in then
+    assert f"{last}\n" == UP_TO_DATE
+    assert cronlease.says_quickly("migrate", "--check", "--roles") == UP_TO_DATE
+
+
+def test_a_role_that_is_not_there_is_said_to_be_missing() -> None:
+    found = {"cronlease_runner": None, "cronlease_reader": ["a", "b"], "other": []}
+    assert roles.sentences(found) == ["role cronlease_runner is missing", "role cronlease_reader lacks a, b"]

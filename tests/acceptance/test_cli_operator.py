@@ -105,6 +105,33 @@ def test_runs_shows_the_history_by_name_status_and_age(cronlease: Shell, room: R
     assert (status, out, err) == (1, "", 'Error: there is no schedule named "fials": did you mean "fails"?\n')
 
 
+DOWN = "postgresql://me:opensesame@127.0.0.1:1/none"
+
+
+@pytest.mark.parametrize("verb", ["status", "runs", "schedule list", "migrate", "migrate --check", "emulate --once"])
+def test_a_database_that_is_down_is_one_sentence_and_what_to_check(tmp_path: Path, verb: str) -> None:
+    cronlease = Shell(DOWN, tmp_path)
+    status, out, err = cronlease.quickly(*verb.split(), *(["--port", str(free_port())] if "emulate" in verb else []))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.endswith(": check DATABASE_URL and that the server is up\n")
+    assert "opensesame" not in err
+
+
+@pytest.mark.parametrize("verb", ["status", "migrate", "signals"])
+def test_with_debug_the_driver_s_own_frames_are_shown(tmp_path: Path, verb: str) -> None:
+    cronlease = Shell(DOWN, tmp_path)
+    err = cronlease.quickly("--debug", verb)[2]
+    assert "psycopg.OperationalError: " in err
+    assert "in connect_plain" in err
+    assert "opensesame" not in err
+    # One that the driver cannot read it would quote.
+    cronlease.environment["DATABASE_URL"] = "postgresql://me:opensesame@[::1/none"
+    status, _, err = cronlease.quickly("--debug", verb)
+    assert (status, err.splitlines()[-1].startswith("Error: DATABASE_URL cannot be read: write ")) == (1, True)
+    assert "psycopg" not in err.replace("psycopg.conninfo import", "")
+    assert "opensesame" not in err
+
+
 def test_a_trigger_here_makes_what_is_missing_and_says_how_it_ended(empty_dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
     room.query("create table effect (request_id uuid)")
@@ -114,6 +141,9 @@ def test_a_trigger_here_makes_what_is_missing_and_says_how_it_ended(empty_dsn: s
     status, out, _ = cronlease(*here, "--force", "--args", '{"fail": "boom"}')
     assert (status, out.split(",")[-1].split(": ")[-1]) == (1, "boom\n")
     assert [row[0] for row in room.query("select status from refresh_runs order by fence")] == ["success", "failed"]
+    status, out, err = cronlease("trigger", "--source", str(JOBS), "--target", "nope")
+    assert (status, out) == (2, "")
+    assert err.startswith(f'Error: "nope" is no @scheduled function of {JOBS}: it has tick, tock')
 
 
 @pytest.mark.parametrize(
@@ -122,7 +152,9 @@ def test_a_trigger_here_makes_what_is_missing_and_says_how_it_ended(empty_dsn: s
         (["--json"], {"CRONLEASE_SPAWNED": str(uuid4())}, 0, '"reason": "spawned"'),
         (["--url", "http://127.0.0.1:1"], {"CRONLEASE_SPAWNED": str(uuid4())}, 0, "skipped, spawned"),
         (["--url", "http://127.0.0.1:1"], {}, 1, "http://127.0.0.1:1 cannot be reached: "),
-        (["--url", "localhost"], {}, 1, "localhost is no address: write https://..."),
+        (["--url", "localhost"], {}, 2, "localhost is no address: write https://..."),
+        (["--url", "ftp://127.0.0.1:1"], {}, 2, "ftp://127.0.0.1:1 is no address: write https://..."),
+        (["--source", "nowhere.py"], {}, 2, "there is no Python file "),
         (["--url", "http://127.0.0.1:1", "--identity"], {"PATH": ""}, 1, "gcloud is not on the path: install "),
         (["--url", "http://127.0.0.1:1", "--token-file", "nowhere"], {}, 1, "nowhere cannot be read: No such file"),
         (

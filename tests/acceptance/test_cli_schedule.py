@@ -64,12 +64,32 @@ def test_a_failing_action_is_pending_again_after_a_backoff(cronlease: Shell, roo
 def test_a_paused_schedule_does_not_run_until_it_is_resumed(cronlease: Shell, room: Room) -> None:
     schedule(room, "a")
     assert cronlease.says_quickly("schedule", "pause", "a", "--reason", "the feed is down") == '"a" is paused\n'
-    status, out, _ = cronlease("schedule", "run", "a", "--force")
-    assert (status, out) == (0, "a: skipped, paused\n")
+    said = cronlease.says("schedule", "run", "a", "--force")
+    assert said == "a: skipped, paused\n  `cronlease schedule resume a` lets it run again\n"
     assert cronlease.says_quickly("schedule", "resume", "a") == '"a" is resumed, due now\n'
-    told = json.loads(cronlease.says("schedule", "run", "a", "--args", '{"n": 2}', "--json"))
+    large = '{"n": 12345678901234567890123, "x": 1.10, "y": 1e22}'
+    told = json.loads(cronlease.says("schedule", "run", "a", "--args", large, "--json"))
     assert (told["status"], told["function"]) == ("success", "a")
-    assert room.query("select args from refresh_runs") == [({"n": 2},)]
+    ((stored,),) = room.query(
+        "select args ->> 'n' || ' ' || (args ->> 'x') || ' ' || (args ->> 'y') from refresh_runs"
+    )
+    assert stored == "12345678901234567890123 1.1 10000000000000000000000"
+
+
+def test_run_due_names_what_no_claim_takes(cronlease: Shell, room: Room) -> None:
+    room.query("select schedule_action(name, 'note', p_every => '10m') from unnest(array['good', 'odd']) as name")
+    room.query("update refresh_schedule set every = 'often' where function_name = 'odd'")
+    room.query("select ensure_schedule('echo')")
+    room.query("select pause_refresh('echo')")
+    first, *said = cronlease.says("run-due").splitlines()
+    assert first.startswith("good: success in ")
+    assert said == [
+        "1 ran, 0 failed, 0 still due",
+        "These cannot run, what is in the column every is no cadence: odd",
+        "  `cronlease explain NAME` says what mends it",
+    ]
+    told = json.loads(cronlease.says("run-due", "--json"))
+    assert told["skipped"] == [{"function": "odd", "reason": "schedule_read_error"}]
 
 
 def held(room: Room, name: str) -> str:
@@ -182,12 +202,14 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
         (["schedule", "run", "b", "--args", '{"\\ud800": 1}'], 2, "'--args': text with a NUL or half a character"),
         (["trigger", "--args", '{"a": NaN}'], 2, "'--args': not JSON (NaN is no JSON)"),
         (["trigger", "--args", '{"a": 1e999}'], 2, "'--args': a number that large cannot be stored"),
+        (["trigger", "--args", '{"a": [1234567890123456789.5]}'], 2, "has more digits than a number here can have"),
+        (["trigger", "--args", '{"a": 1e-400}'], 2, "has more digits than a number here can have"),
         (["schedule", "create", "b", "--action", "note", "--at", "9999-12-31T00:00Z"], 2, "the last one 9999-12-29"),
         (["schedule", "create", "b", "--action", "note", "--at", "10000-01-01T00:00Z"], 2, "the last one 9999-12-29"),
         (["schedule", "create", "b", "--action", "note", "--at", "0001-01-01T00:00+23:00"], 2, "is out of bounds"),
         (["schedule", "create", "a\nb", "--action", "note"], 2, "'NAME': a name has no line breaks"),
         (["schedule", "create", " ", "--action", "note"], 2, "'NAME': must not be empty"),
-        (["schedule", "run", "b", "--source", "nowhere.py"], 1, "there is no Python file"),
+        (["schedule", "run", "b", "--source", "nowhere.py"], 2, "there is no Python file"),
         (["recover", "--older-than", "5"], 2, "'5' is not a duration"),
     ],
 )
@@ -218,7 +240,7 @@ def test_a_source_that_ends_the_process_is_one_sentence(tmp_path: Path, text: st
     source = tmp_path / "ends.py"
     source.write_text(text)
     status, out, err = Shell(None, tmp_path).quickly("run-due", "--source", str(source))
-    assert (status, out, err) == (1, "", sentence.format(source))
+    assert (status, out, err) == (2, "", sentence.format(source))
 
 
 def test_the_sentence_of_a_decorator_is_said_as_it_is(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -297,18 +296,6 @@ def test_items_that_are_left_out_or_mended_are_counted_by_reason(cronlease: Shel
 
 def entry(url: str, name: str = "own") -> str:
     return f'[[source]]\nname = "{name}"\nkind = "greenhouse"\nurl = "{url}"\nallow_private = true\n'
-
-
-def test_on_a_terminal_one_sees_how_many_are_checked(cronlease: Shell, listed: Path) -> None:
-    ours, theirs = pty.openpty()
-    environment = clean_environment(**{"PYTHONPATH": cronlease.path, **cronlease.variables})
-    command = [sys.executable, "-m", "cronlease.cli", "sources", "check"]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=theirs, timeout=50)
-    os.close(theirs)
-    shown = os.read(ours, 10_000).decode()
-    os.close(ours)
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 4)
-    assert shown == "".join(f"\r{number} of 2 checked" for number in (0, 1, 2)) + "\r\x1b[K"
 
 
 def test_a_source_that_is_gone_from_the_file_is_named_and_can_be_forgotten(

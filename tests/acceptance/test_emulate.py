@@ -133,27 +133,8 @@ def test_a_busy_port_is_named_before_anything_is_started(data_dir: Path) -> None
         number = busy.getsockname()[1]
         with emulator(data_dir, "--port", str(number)) as process:
             said, _ = process.communicate(timeout=30)
-    assert said == f"cronlease emulate: port {number} is in use: pass --port N\n"
+    assert said == f"Error: port {number} is in use: pass --port N\n"
     assert process.returncode == 1
-    assert list(data_dir.iterdir()) == []
-
-
-def test_a_function_that_cannot_start_is_quoted(data_dir: Path, port: int, tmp_path: Path) -> None:
-    broken = tmp_path / "main.py"
-    broken.write_text("raise RuntimeError('the flux is not capacitated')\n")
-    with emulator(data_dir, "--port", str(port), "--source", str(broken)) as process:
-        said, _ = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert "the function ended with status 1" in said
-    assert "the flux is not capacitated" in said
-    assert processes_of(data_dir) == []
-
-
-def test_a_source_that_is_not_there_is_named(data_dir: Path, port: int, tmp_path: Path) -> None:
-    with emulator(data_dir, "--port", str(port), "--source", str(tmp_path / "nowhere.py")) as process:
-        said, _ = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert f"there is no file {tmp_path / 'nowhere.py'}: pass --source" in said
     assert list(data_dir.iterdir()) == []
 
 
@@ -197,6 +178,30 @@ def cheats(tmp_path: Path) -> Path:
     return tmp_path / "main.py"
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "sentence"),
+    [
+        ("raise RuntimeError('the flux is low')", 2, "{} cannot be imported, RuntimeError: the flux is low"),
+        (CHEATS, 2, '"refresh_opening_signals" is no @scheduled function of {}: it has cheat, fail'),
+        (
+            "import os\nif 'WORKERS' in os.environ: os._exit(3)\n"
+            + CHEATS.replace("cheat", "refresh_opening_signals"),
+            1,
+            "the function ended with status 3: it said nothing",
+        ),
+    ],
+)
+def test_a_function_that_cannot_start_is_one_sentence(
+    data_dir: Path, port: int, dsn: str, tmp_path: Path, text: str, status: int, sentence: str
+) -> None:
+    source = tmp_path / "main.py"
+    source.write_text(text)
+    with emulator(data_dir, "--port", str(port), "--source", str(source), DATABASE_URL=dsn) as process:
+        said, _ = process.communicate(timeout=30)
+    assert (process.returncode, said) == (status, f"Error: {sentence.format(source)}\n")
+    assert processes_of(data_dir) == []
+
+
 def test_a_promise_that_is_broken_makes_the_exit_status_1(data_dir: Path, port: int, dsn: str, cheats: Path) -> None:
     options = [
         "--source",
@@ -235,6 +240,7 @@ def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str
     [
         (["--schedule", "*/5 * * *"], "Error: '*/5 * * *' is no cron expression (it has 4 fields): write five"),
         (["--jobs", "nowhere.json"], "Error: nowhere.json cannot be read: No such file"),
+        (["--source", "nowhere.py"], f"Error: there is no file {Path('nowhere.py').absolute()}: pass --source"),
         (["--schedule", "* * * * *", "--attempt-deadline", "5s"], "Error: an attempt deadline of 5s is none"),
     ],
 )
@@ -246,17 +252,21 @@ def test_what_cannot_be_scheduled_is_one_sentence(data_dir: Path, options: list[
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "sentence"),
     [
-        ["--jobs", "jobs.json", "--retry-count", "1"],
-        ["--schedule", "* * * * *", "--hit-every", "1s"],
-        ["--speed", "60"],
-        ["--once", "--chaos"],
-        ["--once", "--kill-every", "5s"],
-        ["--hit-every", "0s"],
+        (["--jobs", "jobs.json", "--retry-count", "1"], "--jobs says that already: leave --retry-count out"),
+        (["--schedule", "* * * * *", "--hit-every", "1s"], "--schedule or --hit-every: one of them says when"),
+        (["--speed", "60"], "--speed is for a schedule: pass --schedule CRON or --jobs FILE with it"),
+        (["--hit-every", "1s", "--time-zone", "Europe/Berlin"], "--time-zone is for a schedule: pass --schedule"),
+        (["--min-backoff", "1s"], "--min-backoff is for retries: pass --retry-count N with it"),
+        (["--once", "--retry-count", "1"], "--once is one hit and no more: leave --retry-count out"),
+        (["--once", "--for", "5s"], "--once is one hit and no more: leave --for out"),
+        (["--once", "--chaos"], "--once is one hit in peace"),
+        (["--once", "--kill-every", "5s"], "--once is one hit in peace"),
+        (["--hit-every", "0s"], "--hit-every 0s is no pause at all"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(options: list[str]) -> None:
+def test_options_that_contradict_each_other_are_refused(options: list[str], sentence: str) -> None:
     done = CliRunner().invoke(main, ["emulate", *options])
     assert done.exit_code == 2
-    assert "--" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith(f"Error: {sentence}")

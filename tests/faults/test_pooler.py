@@ -69,7 +69,7 @@ def test_the_suite_passes_through_a_pooler(profile: Profile) -> None:
         capture_output=True,
         text=True,
     )
-    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|errors?|skipped)", done.stdout)}
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|errors?)", done.stdout)}
     assert done.returncode == 0, done.stdout[-5000:]
     profile.record("P14 suite", counts["passed"], sum(counts.values()), chosen=chosen)
 

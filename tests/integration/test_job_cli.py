@@ -1,7 +1,8 @@
 """What the job's verbs refuse, and how they say it: in this process, on a real database."""
 
+import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -9,10 +10,34 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cronlease.cli import Toolbox
+from cronlease.outcome import Status
+from cronlease.run import watcher
 from opening_signals import cli
+from opening_signals.collect import PAGE
+from opening_signals.job import refresh
+from tests.integration.boards import Feeds, board, job, served
 from tests.integration.conftest import Room
 
 Call = Callable[..., Result]
+
+
+@pytest.fixture
+def feeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feeds]:
+    yield from served(tmp_path, monkeypatch)
+
+
+def test_whoever_watches_a_run_is_told_how_far_it_is(room: Room, feeds: Feeds) -> None:
+    feeds.serve(acme=board(*(job(number) for number in range(PAGE + 1))), globex=board(job(1)))
+    told: list[tuple[str, int, int]] = []
+    before = watcher.set(lambda *said: told.append(said))
+    try:
+        assert room.enter(refresh).status == Status.SUCCESS
+    finally:
+        watcher.reset(before)
+    whole = f"{PAGE + 2:,} openings"
+    assert told[-2][0].endswith(f": {whole} fetched, sources")
+    assert [told[-2][1:], len(told)] == [(2, 2), 6]
+    assert told[-1][0].endswith(f": writing what changed of {whole}")
 
 
 @pytest.fixture
@@ -82,3 +107,6 @@ def test_only_a_source_that_is_known_and_not_in_the_file_is_forgotten_and_only_a
     done = call(cli.sources, "forget", "globex", answer="y\n")
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "Forgot 'globex': 1 opening closed.")
     assert room.query("select source from openings where open") == [("acme",)]
+    room.query("insert into opening_signals (source, external_id) values ('globex', '3')")
+    done = call(cli.sources, "forget", "globex", "--json", answer="y\n")
+    assert json.loads(done.stdout) == {"source": "globex", "closed": 1}

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
 from cronlease.emulator.scheduler import Hit
+from cronlease.emulator.show import rows_in_the_database
 from cronlease.emulator.verdict import Before, Ledger, Verdict, judge, stale
 from tests.schema.calls import acquire, call, finish
 
@@ -63,17 +65,31 @@ def history(dsn: str) -> History:
 
 
 def test_a_history_as_promised_breaks_no_rule_and_is_counted(history: History) -> None:
-    for body in ({"skipped": True, "reason": "locked"}, {"ran": [], "failed": [], "reason": "shutting_down"}):
-        history.ledger.enter(Hit(2, datetime.now(UTC), 0.1, 200, body))
+    run_due: dict[str, Any] = {"ran": [], "skipped": [], "failed": [], "reason": None}
+    unknown, interrupted = {"function": "a", "reason": "unknown_action"}, {"request_id": str(uuid4()), "reason": "x"}
+    for status, body in (
+        (200, {"skipped": True, "reason": "locked"}),
+        (200, {**run_due, "reason": "shutting_down"}),
+        (200, {**run_due, "skipped": [unknown]}),
+        (200, {**run_due, "skipped": [interrupted]}),
+        (500, {**run_due, "failed": [{"request_id": str(uuid4()), "reason": "failed"}]}),
+    ):
+        history.ledger.enter(Hit(2, datetime.now(UTC), 0.1, status, body))
     history.ledger.enter(Hit(3, datetime.now(UTC), 0.1, error="gone"))
     assert history.judge().lines() == [
         "verdict",
-        "  hits        6, 1 answered 500 failed, 1 without an answer",
+        "  hits        9: 3 ran, 3 skipped, 2 answered 500 failed, 1 without an answer",
         "  real runs   4 (abandoned 1, failed 1, partial 1, success 1)",
-        "  skips       2 (locked 1, shutting_down 1)",
+        "  skips       3 (locked 1, shutting_down 1, nothing_due 1)",
         "  faults      2 (kill 2)",
         "  violations  0",
     ]
+
+
+def test_the_openings_are_shown_beside_the_schedules_where_the_shipped_job_runs(history: History) -> None:
+    assert "opening_signals by source" in rows_in_the_database(history.dsn)
+    said = rows_in_the_database(history.dsn, openings=False)
+    assert ("opening_signals by source" in said, JOB in said) == (False, True)
 
 
 BROKEN: list[tuple[str, str | Callable[[History], None]]] = [

@@ -1,5 +1,6 @@
 """The command line itself: its help, and what becomes of an error that nobody foresaw."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cronlease.cli import main
+from cronlease.cli import Toolbox, main
 from cronlease.verbs import doctor_environment
 
 FUNCTIONS = Path(__file__).parents[2] / "functions"
@@ -37,7 +38,7 @@ def test_the_help_groups_the_verbs_and_says_the_exit_statuses() -> None:
     assert listed == set(main.list_commands(click.Context(main)))
 
 
-def test_every_verb_that_prints_data_can_print_json() -> None:
+def test_every_verb_can_print_json() -> None:
     ctx = click.Context(main)
 
     def verbs(group: click.Group) -> Iterator[click.Command]:
@@ -50,7 +51,7 @@ def test_every_verb_that_prints_data_can_print_json() -> None:
                 yield verb
 
     without = {verb.name for verb in verbs(main) if not any("--json" in option.opts for option in verb.params)}
-    assert without <= {"emulate", "forget"}
+    assert without == set()
 
 
 @pytest.mark.usefixtures("boom")
@@ -58,6 +59,11 @@ def test_an_unforeseen_error_is_one_sentence_without_debug() -> None:
     done = CliRunner().invoke(main, ["boom"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == ("Error: an unforeseen error, LookupError: postgresql://***@host/db: --debug shows where\n")
+
+
+def test_a_run_that_could_not_even_write_its_end_is_one_sentence() -> None:
+    with pytest.raises(click.ClickException, match="its lease runs out by itself"), Toolbox().troubles():
+        raise asyncio.CancelledError
 
 
 @pytest.mark.usefixtures("boom")

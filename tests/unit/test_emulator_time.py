@@ -187,7 +187,7 @@ def test_the_jobs_that_are_deployed_can_be_emulated() -> None:
         ({"schedule": "* * *"}, "it has 3 fields"),
         ({"attempt_deadline": "5s"}, "from 15s to 30m"),
         ({"retry": {}}, "'count' is missing"),
-        ({"function": "another"}, "no job for the function"),
+        ({"function": "another"}, 'no job for the function "refresh_opening_signals": it has jobs for another$'),
         ({"attempt_deadline": "soon"}, "not a duration"),
     ],
 )
@@ -204,7 +204,7 @@ def test_jobs_that_cannot_be_are_one_sentence(tmp_path: Path, change: dict[str, 
 def test_a_file_that_has_no_jobs_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "jobs.json"
     file.write_text(text)
-    with pytest.raises(ValueError, match=str(file)):
+    with pytest.raises(ValueError, match=f"{file} is not JSON, line 1, column 2: " if text == "{" else str(file)):
         from_file(file, "tick", speed=1)
     with pytest.raises(ValueError, match="cannot be read"):
         from_file(tmp_path / "nowhere.json", "tick", speed=1)

@@ -45,6 +45,8 @@ def test_it_says_how_the_last_run_ended() -> None:
     failed = past("failed", "ValueError: boom.")
     assert said(failed)[1] == "Its last run failed 3 minutes ago, after 1 minute: ValueError: boom."
     assert said(past("running"), failed)[1] == said(failed)[1]
+    interrupted = past("interrupted", "interrupted: it was told to stop")
+    assert said(interrupted)[1] == "Its last run was interrupted 3 minutes ago, after 1 minute: it was told to stop."
     forgotten = said(last_run_at=ago(days=40), last_status="partial", last_error="acme was left out", run_count=3)
     assert forgotten[1] == "Its last run left a part of its work out 40 days ago: acme was left out."
 
@@ -78,6 +80,7 @@ LATER = NOW + timedelta(minutes=12)
         ),
         ({"state": "paused", "paused_at": ago(days=1)}, ("was paused 1 day ago;",)),
         ({"next_run_at": LATER}, ("not due until ", "in 12 minutes; `cronlease schedule run prune --force`")),
+        ({"next_run_at": NOW + timedelta(milliseconds=300)}, (", in less than a second; `cronlease",)),
         ({"next_run_at": LATER, "failures": 1}, ("in 12 minutes: that is the backoff after failing once;",)),
         ({"next_run_at": LATER, "failures": 3}, ("the backoff after failing 3 times in a row;",)),
         ({"next_run_at": LATER, "abandoned": 3}, ("the backoff after its runs were abandoned 3 times in a row;",)),

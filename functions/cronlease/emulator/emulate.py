@@ -6,14 +6,14 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from cronlease.emulator import chaos
 from cronlease.emulator.clock import Clock
 from cronlease.emulator.faults import NO_FAULTS, Dice, Faults
-from cronlease.emulator.function import EmulatorError, FunctionProcess
+from cronlease.emulator.function import EmulatorError, FunctionEnded, FunctionProcess
 from cronlease.emulator.install import EmbeddedPostgresError
 from cronlease.emulator.jobs import Plan
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender
@@ -35,6 +35,10 @@ Events = queue.SimpleQueue[Hit | None]
 TROUBLES = (EmulatorError, EmbeddedPostgresError, MigrationError, SettingsError)
 
 
+class NeverStarted(EmulatorError):
+    """The function ended before it had answered anything: its source or its target may be wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What is emulated: `target` of `source`, hit by the jobs of the plan, with these faults."""
@@ -48,6 +52,8 @@ class Options:
     all_that_can_be: bool = False
     seconds: float | None = None
     oidc: bool = False
+    # Whether it is the shipped job, whose rows are then shown.
+    openings: bool = True
 
 
 def emulate(options: Options, screen: Screen) -> int:
@@ -62,13 +68,15 @@ def emulate(options: Options, screen: Screen) -> int:
         return _Emulation(options, stage, events, screen).run()
 
 
-def once(options: Options, echo: Callable[[str], None]) -> int:
-    """One hit; prints its answer and answers the exit status: 0 when it is ok, a run or a skip."""
+def once(options: Options, echo: Callable[[str], None], waiting: AbstractContextManager[object]) -> int:
+    """One hit; prints its answer and answers the exit status: 0 when it is ok, a run or a skip. The answer is awaited
+    within `waiting`, which may have threads: nothing is forked any more."""
     with _stop_signals() as events, _staged(options) as stage:
         if not _wait_until_it_answers(stage.function, events):
             return 1
         job, clock = options.plan.jobs[0], Clock()
-        hit = Sender(stage.function.url, stage.token).send(job, clock.now(), job.attempt_deadline)
+        with waiting:
+            hit = Sender(stage.function.url, stage.token).send(job, clock.now(), job.attempt_deadline)
         if hit.error is not None:
             raise EmulatorError(f"the function did not answer: {hit.error}")
         echo(json.dumps(hit.body, ensure_ascii=False))
@@ -114,7 +122,7 @@ class _Emulation:
         self._stage.function.stop()
         self._last_answers()
         verdict = judge(conninfo, before, self._ledger, self._dice.done, stuck)
-        self._screen.text(f"\n{rows_in_the_database(conninfo)}\n")
+        self._show_rows()
         self._screen.verdict(verdict)
         self._screen.text("\nstopped")
         return 1 if verdict.violations else 0
@@ -133,7 +141,7 @@ class _Emulation:
             self._chaos.tick()
             if not screen_is_full and time.monotonic() > began + _FIRST_SCREEN_SECONDS:
                 screen_is_full = True
-                self._screen.text(f"\n{rows_in_the_database(self._stage.conninfo)}\n")
+                self._show_rows()
             try:
                 hit = self._events.get(timeout=0.2)
             except queue.Empty:
@@ -141,6 +149,10 @@ class _Emulation:
             if hit is None:
                 return
             self._enter(hit)
+
+    def _show_rows(self) -> None:
+        rows = rows_in_the_database(self._stage.conninfo, openings=self._options.openings)
+        self._screen.text(f"\n{rows}\n")
 
     def _enter(self, hit: Hit) -> None:
         self._ledger.enter(hit)
@@ -180,8 +192,6 @@ class _Emulation:
 def _staged(options: Options) -> Iterator[Stage]:
     # With one alone nobody could take over from a run that is stopped.
     workers = 2 if options.faults.hurt_processes else 1
-    if not options.source.is_file():
-        raise EmulatorError(f"there is no file {options.source.absolute()}: pass --source path/to/main.py")
     with staged(
         options.source.absolute(),
         options.target,
@@ -209,7 +219,7 @@ def _stop_signals() -> Iterator[Events]:
 def _wait_until_it_answers(function: FunctionProcess, events: Events) -> bool:
     """False when it was told to stop meanwhile."""
     deadline = time.monotonic() + _START_SECONDS
-    while not function.answers():
+    while not _answers(function):
         if time.monotonic() > deadline:
             raise EmulatorError(f"the function does not answer at {function.url} after {_START_SECONDS:.0f} seconds")
         try:
@@ -218,3 +228,10 @@ def _wait_until_it_answers(function: FunctionProcess, events: Events) -> bool:
         except queue.Empty:
             continue
     return True
+
+
+def _answers(function: FunctionProcess) -> bool:
+    try:
+        return function.answers()
+    except FunctionEnded as ended:
+        raise NeverStarted(str(ended)) from None

@@ -25,6 +25,10 @@ class EmulatorError(Exception):
     """It cannot go on; the message is one sentence that says why."""
 
 
+class FunctionEnded(EmulatorError):
+    """The process of the function is over, and nobody told it to end."""
+
+
 class FunctionProcess:
     """`target` of `source`, served on loopback until the block ends; its output goes to `log`."""
 
@@ -57,7 +61,7 @@ class FunctionProcess:
     def check(self) -> None:
         status = self._process.poll()
         if status is not None:
-            raise EmulatorError(f"the function ended with status {status}: {one_line(self._log.read_bytes())}")
+            raise FunctionEnded(f"the function ended with status {status}: {one_line(self._log.read_bytes())}")
 
     def workers(self) -> list[int]:
         """The processes that serve: the server's children; none while it starts one anew."""

@@ -65,12 +65,15 @@ def from_file(path: Path, target: str, speed: float) -> Plan:
         environment = _environment(function, speed)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON, line {error.lineno}, column {error.colno}: {error.msg}") from None
     except KeyError as error:
         raise ValueError(f"{path}: {error} is missing; deploy/jobs.schema.json says what there is to say") from None
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {error}") from None
     if not jobs:
-        raise ValueError(f'{path} has no job for the function "{target}": pass --target')
+        others = ", ".join(sorted({job["function"] for job in found["jobs"].values()})) or "nobody"
+        raise ValueError(f'{path} has no job for the function "{target}": it has jobs for {others}')
     return Plan(jobs, environment, speed)
 
 

@@ -28,11 +28,12 @@ class Before(NamedTuple):
 
 
 class Ledger:
-    """What callers were told: a count of everything, and by request ID how each run ended."""
+    """What callers were told: each hit under one heading, and by request ID how each run ended."""
 
     def __init__(self) -> None:
         self.hits = 0
         self.unanswered = 0
+        self.ran = 0
         self.refused: Counter[str] = Counter()
         self.skips: Counter[str] = Counter()
         self.told: dict[str, str] = {}
@@ -41,17 +42,20 @@ class Ledger:
         self.hits += 1
         if hit.status is None:
             self.unanswered += 1
-        elif isinstance(hit.body.get("ran"), list):  # run-due
-            for run in [*hit.body["ran"], *hit.body.get("failed", [])]:
+            return
+        body, reason = hit.body, hit.body.get("reason")
+        of_run_due = isinstance(body.get("ran"), list)
+        runs = [*body["ran"], *body.get("failed", []), *_interrupted(body)] if of_run_due else [body]
+        if body.get("skipped") is not True:
+            for run in runs:
                 self._told(run)
-            if hit.body.get("reason"):
-                self.skips[str(hit.body["reason"])] += 1
-        elif hit.body.get("skipped"):
-            self.skips[str(hit.body.get("reason"))] += 1
+        if not hit.succeeded:
+            why = reason or ("failed" if of_run_due else "")
+            self.refused[f"{hit.status} {why}".strip()] += 1
+        elif body.get("skipped") is True or not runs:
+            self.skips[str(reason or "nothing_due")] += 1
         else:
-            self._told(hit.body)
-            if not hit.succeeded:
-                self.refused[f"{hit.status} {hit.body.get('reason') or ''}".strip()] += 1
+            self.ran += 1
 
     def _told(self, body: dict[str, Any]) -> None:
         if "request_id" in body:
@@ -63,6 +67,7 @@ class Verdict:
     """What happened, and every rule that was broken, with what broke it."""
 
     hits: int
+    ran: int
     unanswered: int
     errors: dict[str, int]
     skips: dict[str, int]
@@ -71,14 +76,14 @@ class Verdict:
     violations: list[str]
 
     def lines(self) -> list[str]:
-        told = [f"{self.hits}"]
+        told = [f"{self.ran} ran", f"{sum(self.skips.values())} skipped"]
         told += [f"{count} answered {what}" for what, count in self.errors.items()]
         told += [f"{self.unanswered} without an answer"] if self.unanswered else []
         shown = self.violations[:_MOST_SHOWN]
         more = len(self.violations) - len(shown)
         return [
             "verdict",
-            f"  hits        {', '.join(told)}",
+            f"  hits        {self.hits}: {', '.join(told)}",
             f"  real runs   {_sum(self.runs)}",
             f"  skips       {_sum(self.skips)}",
             f"  faults      {_sum(self.faults)}",
@@ -100,6 +105,7 @@ def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], s
     violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
     return Verdict(
         hits=ledger.hits,
+        ran=ledger.ran,
         unanswered=ledger.unanswered,
         errors=dict(ledger.refused.most_common()),
         skips=dict(ledger.skips.most_common()),
@@ -121,6 +127,12 @@ def _ask(conninfo: str, file: str, asked: dict[str, Any] | None = None) -> list[
             return conn.execute(query, asked).fetchall()
     except psycopg.Error as error:
         raise EmulatorError(f"the history cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _interrupted(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Runs that run-due had to leave: they are among what it skipped, with a request ID."""
+    skipped = body.get("skipped")
+    return [each for each in skipped if "request_id" in each] if isinstance(skipped, list) else []
 
 
 def _sum(counts: dict[str, int]) -> str:

@@ -1,14 +1,16 @@
 """`cronlease doctor`: looks at everything that has to fit, and says of each what mends it. Changes nothing."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from cronlease.job import Job
 from cronlease.logs import redact
 from cronlease.settings import Settings
+from cronlease.trouble import DatabaseTrouble
 from cronlease.verbs import doctor_database, doctor_deployment, doctor_environment, options, show
 from cronlease.verbs.finding import BROKEN, OK, WARNING, Finding, broken
 from cronlease.verbs.source import load_jobs
@@ -65,18 +67,19 @@ def _findings(toolbox: "Toolbox", source: Path | None, jobs: Path | None) -> Ite
     yield from said
     if jobs is not None:
         yield from doctor_deployment.look(jobs, known)
+    scheduled: set[str] = set()
     if settings is not None:
-        yield from doctor_environment.time_limits(settings)
-        yield from _database(toolbox, settings, known)
-    yield from doctor_environment.of_the_jobs(parts)
+        yield from doctor_environment.time_limits(settings, known)
+        yield from _database(toolbox, settings, known, scheduled)
+    yield from doctor_environment.of_the_jobs(parts, known, scheduled)
 
 
-def _declared(source: Path | None) -> tuple[set[str] | None, list[Finding]]:
-    """The actions of the file, where one was given."""
+def _declared(source: Path | None) -> tuple[Mapping[str, Job] | None, list[Finding]]:
+    """The functions of the file, where one was given."""
     if source is None:
         return None, []
     try:
-        return set(load_jobs(source)), []
+        return load_jobs(source), []
     except click.ClickException as error:
         said = error.message
     except SystemExit as error:
@@ -85,17 +88,23 @@ def _declared(source: Path | None) -> tuple[set[str] | None, list[Finding]]:
     return None, [broken("source", said, "mend that file: a deployment of it would not start either")]
 
 
-def _database(toolbox: "Toolbox", settings: Settings, known: set[str] | None) -> Iterator[Finding]:
-    """Told as they come: a database may take its time."""
+def _database(
+    toolbox: "Toolbox", settings: Settings, known: Mapping[str, Job] | None, scheduled: set[str]
+) -> Iterator[Finding]:
+    """Told as they come: a database may take its time. The actions that have a schedule there are put into the last
+    argument."""
     place = "configured" if settings.has_database else "embedded"
     try:
         with toolbox.connection() as conn:
             yield from doctor_database.look(conn, settings, known)
+            scheduled |= doctor_database.scheduled(conn)
     except click.ClickException as error:
         fix = "check DATABASE_URL, that the server is up, and that it lets this host and role in"
         if place == "embedded":
             fix = "set DATABASE_URL, or pip install 'cronlease[local]'"
-        yield broken("connection", f"no connection to the {place} database: {error.message}", fix)
+        # Without what the sentence of the command line says to check.
+        why = error.__cause__ if isinstance(error.__cause__, DatabaseTrouble) else error.message
+        yield broken("connection", f"no connection to the {place} database: {why}", fix)
 
 
 def _print(finding: Finding) -> None:

@@ -1,17 +1,17 @@
 """What the doctor sees in the database, from the server itself to what the schedules say. Writes nothing."""
 
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cronlease.database import ask_plain
-from cronlease.migrate import MigrationError, schema_files, state
+from cronlease.migrate import MigrationError, state
 from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble, NotPermitted
 from cronlease.verbs.drift import MIGRATE, drift
 from cronlease.verbs.finding import Finding, broken, ok, warning
+from cronlease.verbs.roles import READER, RUNNER, lacks
 from cronlease.verbs.words import counted
 from cronlease.wall import Query
 
@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 
 _OLDEST = 140000
 _SKEW_SECONDS = 2.0
+_A_CLAIM = "execute on acquire_refresh_lock"
 _OWNER = "look once more as the owner of the schema"
-# What roles.sql gives to the role of a deployment is what a run needs.
-_GRANT = re.compile(
-    r"^grant ([a-z, ]+?)\s+on(?: function)?\s+((?:public\.\w+[,\s]+)+)to cronlease_runner\b", re.MULTILINE
-)
 
 
-def look(conn: "Connection[Any]", settings: Settings, known: set[str] | None) -> Iterator[Finding]:
+def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | None) -> Iterator[Finding]:
     """Known are the actions of a source, where one was given."""
     before = time.time()
     server = _ask(conn, "server")
@@ -49,6 +46,14 @@ def look(conn: "Connection[Any]", settings: Settings, known: set[str] | None) ->
         yield from _tried("cadences", lambda: _cadences(conn))
         if known is not None:
             yield from _tried("actions", lambda: _actions(conn, known))
+
+
+def scheduled(conn: "Connection[Any]") -> set[str]:
+    """The actions that have a schedule; none where that cannot be read."""
+    try:
+        return set(_ask(conn, "scheduled"))
+    except DatabaseTrouble:
+        return set()
 
 
 def _tried(check: str, findings: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -102,36 +107,29 @@ def _schema(conn: "Connection[Any]", there: str, settings: Settings) -> Iterator
         else:
             yield warning("schema", said, f"{MIGRATE}, or let the first hit create it")
         return
+    and_more = ", no migration is missing"
     try:
         found = drift(conn)
     except NotPermitted as trouble:
         yield warning("schema", f"this role cannot look at the migrations: {trouble}", _OWNER)
-        found = drift(conn, ledger=False)
+        found, and_more = drift(conn, ledger=False), ""
     if found.is_there:
         yield broken("schema", "; ".join(found.sentences()), found.fix)
     else:
-        yield ok("schema", "every function and view is as its file says, no migration is missing")
+        yield ok("schema", f"every function and view is as its file says{and_more}")
 
 
 def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
-    lacking: list[str] = _ask(conn, "grants", _needs())
-    if lacking:
+    # What the file gives to the role of a deployment is what a run needs.
+    lacking = lacks(conn, role, RUNNER)
+    if lacking and _A_CLAIM in lacking and not lacks(conn, role, READER):
+        fix = f'nothing, where it is for a person who looks; a deployment needs `grant {RUNNER} to "{role}"`'
+        yield warning("grants", f"{role} may look, and not run anything", fix)
+    elif lacking:
         fix = f'run `cronlease migrate --roles` as the owner, then `grant cronlease_runner to "{role}"`'
         yield broken("grants", f"{role} lacks {', '.join(lacking)}", fix)
     else:
         yield ok("grants", f"{role} may do all that a run needs")
-
-
-def _needs() -> dict[str, list[str]]:
-    """Privileges, and beside each the name of what it is on."""
-    (roles,) = schema_files(".")
-    pairs = [
-        (privilege, name)
-        for privileges, names in _GRANT.findall(roles.text)
-        for privilege in privileges.split(", ")
-        for name in re.findall(r"public\.(\w+)", names)
-    ]
-    return {"privileges": [privilege for privilege, _ in pairs], "names": [name for _, name in pairs]}
 
 
 def _leases(conn: "Connection[Any]") -> Iterator[Finding]:
@@ -161,7 +159,7 @@ def _names(found: dict[str, Any]) -> str:
     return ", ".join(found["names"]) + (", ..." if found["count"] > len(found["names"]) else "")
 
 
-def _actions(conn: "Connection[Any]", known: set[str]) -> Iterator[Finding]:
+def _actions(conn: "Connection[Any]", known: Collection[str]) -> Iterator[Finding]:
     unknown: dict[str, int] = _ask(conn, "actions", {"known": sorted(known)})
     for action, count in unknown.items():
         said = f'the source has no action "{action}", and {counted(count, "schedule")} would run it'

@@ -1,12 +1,14 @@
 """What the doctor says of a jobs.json: whether lease, platform timeout and attempt deadline fit each other."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from cronlease.cadence import duration, written
+from cronlease.job import Job
+from cronlease.settings import load
 from cronlease.verbs.finding import Finding, broken, ok, warning
 
 _CHECK = "deployment"
@@ -15,13 +17,16 @@ _LONGEST_REQUEST = timedelta(hours=1)
 _DEADLINES = timedelta(seconds=15), timedelta(minutes=30)
 
 
-def look(path: Path, known: set[str] | None) -> Iterator[Finding]:
+def look(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
     """Known are the functions of the source, where one was given."""
     try:
         document = json.loads(path.read_text("utf-8"))
         found = [*_functions(document, known), *_jobs(document)]
     except OSError as error:
         yield broken(_CHECK, f"{path} cannot be read: {error.strerror}", "pass the path of a jobs.json with --jobs")
+    except json.JSONDecodeError as error:
+        said = f"{path} is not JSON, line {error.lineno}, column {error.colno}: {error.msg}"
+        yield broken(_CHECK, said, "mend that line: nothing can be deployed from it before")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         fix = "write it as deploy/jobs.schema.json says"
@@ -30,9 +35,13 @@ def look(path: Path, known: set[str] | None) -> Iterator[Finding]:
         yield from found or [ok(_CHECK, f"the time limits in {path} fit each other")]
 
 
-def _functions(document: dict[str, Any], known: set[str] | None) -> Iterator[Finding]:
+def _functions(document: dict[str, Any], known: Mapping[str, Job] | None) -> Iterator[Finding]:
     for name, function in document["functions"].items():
         lease, max_run, timeout = (duration(function[field]) for field in ("lease", "max_run", "request_timeout"))
+        said_by = "lease"
+        if known is not None and name in known and known[name].limits.lease != load().lease:
+            # The decorator's: it wins over what the environment is given from here.
+            lease, said_by = known[name].limits.lease, "the lease of its decorator"
         if known is not None and name not in known:
             yield broken(_CHECK, f"{name} is no function of the source", f"declare it, or take {name} out")
         if max_run >= timeout:
@@ -42,7 +51,7 @@ def _functions(document: dict[str, Any], known: set[str] | None) -> Iterator[Fin
             said = f"{name}: request_timeout is {written(timeout)}, longer than the platform allows"
             yield broken(_CHECK, said, f"make it at most {written(_LONGEST_REQUEST)}")
         if lease > timeout:
-            said = f"{name}: lease is {written(lease)}, so a killed run blocks for longer than it could have run"
+            said = f"{name}: {said_by} is {written(lease)}, so a killed run blocks for longer than it could have run"
             yield warning(_CHECK, said, f"make the lease at most {written(timeout)}: a run that lives renews it")
 
 

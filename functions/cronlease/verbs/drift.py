@@ -58,9 +58,9 @@ class Drift(NamedTuple):
             *(f"{found.file.name} {found.what}" for found in self.differences),
         ]
 
-    def script(self) -> str:
+    def script(self, *then: str) -> str:
         """What migrate would do about it, for a person to read or for psql."""
-        if not self.migrations and not self.differences:
+        if not (self.migrations or self.differences or then):
             return ""
         parts = ["begin;", "set local check_function_bodies = off;"]
         for file in self.migrations:
@@ -69,7 +69,7 @@ class Drift(NamedTuple):
             parts += [f"-- {found.file.name} {found.what}", *(f"{each};" for each in found.before)]
             after = filter(None, [*found.after, found.file.closing])
             parts += [found.file.text.strip(), *(f"{each};" for each in after)]
-        return "\n\n".join([*parts, "commit;"])
+        return "\n\n".join([*parts, *(text.strip() for text in then), "commit;"])
 
 
 def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:

@@ -10,7 +10,10 @@ import click
 
 from cronlease.logs import redact
 from cronlease.verbs import options
-from cronlease.verbs.source import shipped
+from cronlease.verbs.bar import bar
+from cronlease.verbs.mistake import Mistake
+from cronlease.verbs.source import chosen_job, load_jobs, shipped
+from cronlease.verbs.table import shown
 
 if TYPE_CHECKING:
     from cronlease.emulator.faults import Faults
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_SHIPPED = "refresh_opening_signals"
 _CHANCE = click.FloatRange(0, 1)
 _JOB_OPTIONS = [
     options.length("--hit-every", text="Hit it that often, in our time; 2s when nothing else says when."),
@@ -43,6 +47,10 @@ _JOB_NAMES = {
     "max_backoff",
     "max_doublings",
 }
+# What would be ignored without a schedule, without a retry, or with --once.
+_OF_A_SCHEDULE = {"time_zone", "speed"}
+_OF_A_RETRY = {"min_backoff", "max_backoff", "max_doublings"}
+_OF_MANY_HITS = {"retry_count", "max_retry_duration", "lasting", *_OF_A_RETRY}
 _FAULT_OPTIONS = [
     click.option("--duplicate", type=_CHANCE, metavar="P", help="Deliver a slot twice, with that chance."),
     click.option("--drop-response", type=_CHANCE, metavar="P", help="Hang up before the answer, with that chance."),
@@ -64,9 +72,16 @@ def _all(decorators: list[Callable[[F], F]]) -> Callable[[F], F]:
     return decorate
 
 
-@click.command("emulate")
+@click.command("emulate", short_help="Run it all on this machine, and a scheduler that hits it.")
 @options.source
-@click.option("--target", default="refresh_opening_signals", show_default=True, help="The function in it.")
+@click.option(
+    "--target",
+    envvar="FUNCTION_TARGET",
+    show_envvar=True,
+    default=_SHIPPED,
+    show_default=True,
+    help="The function in it.",
+)
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Where it listens, on loopback."
 )
@@ -86,50 +101,62 @@ def emulate_command(**given: Any) -> None:
     promise was broken, or when it could not start. --speed is for --schedule and --jobs: the function's lease,
     cadence and backoff are then as much shorter, unless the environment says them.
     """
-    from cronlease.emulator.emulate import TROUBLES, Options, emulate, once
+    from cronlease.emulator.emulate import TROUBLES, NeverStarted, Options, emulate, once
     from cronlease.emulator.show import Screen
 
     _check(given)
+    told = Options(
+        source=given["source"] or shipped(),
+        target=given["target"],
+        plan=_plan(given),
+        port=given["port"],
+        faults=_faults(given),
+        all_that_can_be=given["chaos"],
+        seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
+        oidc=given["oidc"],
+        openings=given["target"] == _SHIPPED,
+    )
+    if sys.stderr.isatty():
+        # Not a bar: what is started now is forked, and a bar has a thread.
+        click.echo("starting the database, the feeds and the function ...", err=True)
     try:
-        told = Options(
-            source=given["source"] or shipped(),
-            target=given["target"],
-            plan=_plan(given),
-            port=given["port"],
-            faults=_faults(given),
-            all_that_can_be=given["chaos"],
-            seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
-            oidc=given["oidc"],
-        )
         if given["once"]:
-            status = once(told, click.echo)
+            status = once(told, click.echo, bar("waiting for the answer"))
         else:
             status = emulate(told, Screen(click.echo, as_json=given["as_json"]))
+    except NeverStarted as error:
+        # Only now, because it runs the file in this process, too.
+        chosen_job(load_jobs(given["source"]), given["source"], given["target"])
+        raise click.ClickException(shown(redact(str(error)))) from error
     except TROUBLES as error:
-        click.echo(f"cronlease emulate: {redact(str(error))}", err=True)
-        status = 1
-    sys.exit(status)
-
-
-class _Mistake(click.ClickException):
-    """What was asked for cannot be; one sentence."""
-
-    exit_code = 2
+        raise click.ClickException(shown(redact(str(error)))) from error
+    if status:
+        raise click.exceptions.Exit(status)
 
 
 def _check(given: dict[str, Any]) -> None:
     ctx = click.get_current_context()
     said = {name for name in given if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE}
+    if given["source"] is not None and not given["source"].is_file():
+        raise Mistake(shown(f"there is no file {given['source'].absolute()}: pass --source path/to/main.py"))
     if given["jobs"] and (also := said & _JOB_NAMES):
-        raise click.UsageError(f"--jobs says that already: leave --{min(also).replace('_', '-')} out")
+        raise click.UsageError(f"--jobs says that already: leave {_flag(min(also))} out")
     if given["schedule"] and given["hit_every"]:
         raise click.UsageError("--schedule or --hit-every: one of them says when it is hit")
     if given["hit_every"] == timedelta():
         raise click.UsageError("--hit-every 0s is no pause at all: write 100ms as 0.1s")
-    if given["speed"] != 1 and not (given["jobs"] or given["schedule"]):
-        raise click.UsageError("--speed is for --schedule and --jobs: --hit-every is in our time")
+    if not (given["jobs"] or given["schedule"]) and (lost := said & _OF_A_SCHEDULE):
+        raise click.UsageError(f"{_flag(min(lost))} is for a schedule: pass --schedule CRON or --jobs FILE with it")
     if given["once"] and (given["chaos"] or said & set(_fault_names())):
         raise click.UsageError("--once is one hit in peace: leave the faults out")
+    if given["once"] and (lost := said & _OF_MANY_HITS):
+        raise click.UsageError(f"--once is one hit and no more: leave {_flag(min(lost))} out")
+    if not (given["retry_count"] or given["max_retry_duration"]) and (lost := said & _OF_A_RETRY):
+        raise click.UsageError(f"{_flag(min(lost))} is for retries: pass --retry-count N with it")
+
+
+def _flag(name: str) -> str:
+    return "--for" if name == "lasting" else f"--{name.replace('_', '-')}"
 
 
 def _plan(given: dict[str, Any]) -> "Plan":
@@ -153,7 +180,7 @@ def _plan(given: dict[str, Any]) -> "Plan":
         every = given["hit_every"] or timedelta(seconds=0.5 if given["chaos"] else 2)
         return jobs.demo(target, every, deadline, retry, chaos=given["chaos"])
     except ValueError as error:
-        raise _Mistake(str(error)) from None
+        raise Mistake(str(error)) from error
 
 
 def _faults(given: dict[str, Any]) -> "Faults":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cronlease.database import ask_plain
 from cronlease.verbs.brief import short, sparkline, took
 from cronlease.verbs.rows import Schedule, read_schedule
+from cronlease.verbs.words import beside
 from cronlease.wall import Query
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _cells(row: Schedule, seconds: list[float], now: datetime) -> tuple[str, ...
         _next(row, now),
         f"{sparkline(seconds)} {took(seconds[-1])}" if seconds else "",
         _last(row, now),
-        row.last_error or "",
+        beside(row.last_status, row.last_error),
     )
 
 

@@ -1,4 +1,4 @@
-"""The live view of `cronlease status --watch` on a terminal. The only importer of rich."""
+"""The live view of `cronlease status --watch` on a terminal. With bar.py the only importer of rich."""
 
 import time
 from datetime import timedelta

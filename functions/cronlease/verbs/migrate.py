@@ -1,26 +1,31 @@
 """`cronlease migrate`: brings the database up to schema/, or says what that would be."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from cronlease.conninfo import connect_plain
 from cronlease.migrate import migrate
 from cronlease.verbs import options, show
+from cronlease.verbs.bar import bar
 from cronlease.verbs.drift import Drift, drift
+from cronlease.verbs.roles import READER, RUNNER, look, sentences
+from cronlease.verbs.roles import script as roles_script
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
 
 _UP_TO_DATE = "The schema is up to date."
+_WITH_ROLES = "run `cronlease migrate --roles` as the owner of the schema, who may create roles"
+_NEXT = f"Then `grant {RUNNER} to LOGIN` for who runs functions, `grant {READER} to LOGIN` for who looks."
 
 
 @click.command("migrate")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; write nothing.")
 @click.option("--check", is_flag=True, help="Say what is behind; exit status 1 when something is. Write nothing.")
-@click.option("--roles", is_flag=True, help="Also make and keep up the roles cronlease_runner and cronlease_reader.")
+@click.option("--roles", is_flag=True, help="Also the roles cronlease_runner and cronlease_reader.")
 @options.as_json
 @click.pass_obj
 def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool, as_json: bool) -> None:
@@ -28,67 +33,65 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
 
     As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing.
     """
-    if dry_run + check + roles > 1:
-        raise click.UsageError("--dry-run, --check and --roles exclude each other")
+    if dry_run and check:
+        raise click.UsageError("--dry-run and --check exclude each other")
     if dry_run or check:
         with toolbox.connection() as conn:
-            found = drift(conn)
-        _print_script(found, as_json) if dry_run else _print_check(found, as_json)
+            found, lacking = drift(conn), look(conn) if roles else None
+        _print_script(found, lacking, as_json) if dry_run else _print_check(found, lacking, as_json)
         return
-    with toolbox.database_url() as url, _progress() as told:
-        applied = migrate(url, told, roles=roles)
+    with toolbox.database_url() as url:
+        before = _roles(url) if roles else {}
+        with bar("migrating") as shown:
+            applied = migrate(url, partial(shown.tell, "migrating"), roles=roles)
+    made = {role: "kept up" if lacking is not None else "made" for role, lacking in before.items()}
     if as_json:
-        show.as_json({"applied": applied})
+        show.as_json({"applied": applied, **({"roles": made} if roles else {})})
         return
     for name in applied:
         click.echo(f"applied {name}")
+    for role, what in made.items():
+        click.echo(f"{what} role {role}")
+    if roles:
+        click.echo(_NEXT)
     click.echo(_UP_TO_DATE)
 
 
-def _print_script(found: Drift, as_json: bool) -> None:
-    script = found.script()
+def _roles(url: str) -> dict[str, list[str] | None]:
+    with closing(connect_plain(url)) as conn:
+        return look(conn)
+
+
+def _print_script(found: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
+    # All of that file, since migrate would send it all.
+    script = found.script(*([f"-- roles\n{roles_script()}"] if lacking is not None else []))
     if as_json:
-        show.as_json({**_document(found), "sql": script})
+        show.as_json({**_document(found, lacking), "sql": script})
     elif script:
         click.echo(script)
     else:
         click.echo(_UP_TO_DATE, err=True)
 
 
-def _print_check(found: Drift, as_json: bool) -> None:
+def _print_check(found: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
+    wrong = sentences(lacking or {})
+    is_behind = found.is_there or bool(wrong)
     if as_json:
-        show.as_json(_document(found))
+        show.as_json(_document(found, lacking))
     else:
-        for sentence in found.sentences() or [_UP_TO_DATE]:
+        for sentence in [*found.sentences(), *wrong] or [_UP_TO_DATE]:
             show.text(sentence)
-        if found.is_there:
-            click.echo(f"Fix: {found.fix}.")
-    if found.is_there:
+        if is_behind:
+            click.echo(f"Fix: {_WITH_ROLES if wrong and not found.newer else found.fix}.")
+    if is_behind:
         raise click.exceptions.Exit(1)
 
 
-def _document(found: Drift) -> dict[str, object]:
+def _document(found: Drift, lacking: dict[str, list[str] | None] | None) -> dict[str, object]:
     return {
-        "up_to_date": not found.is_there,
+        "up_to_date": not (found.is_there or sentences(lacking or {})),
         "migrations": [file.name for file in found.migrations],
         "newer": found.newer,
         "functions": {each.file.name: each.what for each in found.differences},
+        **({} if lacking is None else {"roles": lacking}),
     }
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, gone afterwards; elsewhere nothing."""
-    shown = sys.stderr.isatty()
-
-    def told(done: int, of: int) -> None:
-        if shown:
-            width = 30
-            filled = width * done // of
-            click.echo(f"\r{'█' * filled}{'░' * (width - filled)} {done} of {of}", nl=False, err=True)
-
-    try:
-        yield told
-    finally:
-        if shown:
-            click.echo("\r\x1b[K", nl=False, err=True)

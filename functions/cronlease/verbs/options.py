@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from unicodedata import category
@@ -51,7 +53,7 @@ def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[s
     if text is None:
         return {}
     try:
-        given = json.loads(text, parse_constant=_no_constant)
+        given = json.loads(text, parse_constant=_no_constant, parse_float=_whole)
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f'not JSON ({error}): write \'{{"key": "value"}}\'') from None
     if not isinstance(given, dict):
@@ -63,6 +65,14 @@ def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[s
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def _whole(number: str) -> float:
+    """Only what Python can hold as it is written: a run must not be given another number."""
+    read = float(number)
+    if not isinf(read) and Decimal(number) != Decimal(repr(read)):
+        raise ValueError(f"{number} has more digits than a number here can have, write it as text")
+    return read
 
 
 def text(_ctx: click.Context, _: click.Parameter, given: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,10 +15,11 @@ from cronlease.database import Database
 from cronlease.job import Hit, Job
 from cronlease.lifecycle import process
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.run import run_once
+from cronlease.run import run_once, watcher
 from cronlease.settings import Settings
 from cronlease.trouble import UnknownSchedule
 from cronlease.verbs import options, rows, show
+from cronlease.verbs.bar import bar
 from cronlease.verbs.source import load_jobs, shipped
 from cronlease.verbs.table import shown
 
@@ -79,7 +81,9 @@ async def run_here(job: Job, hit: Hit, url: str, settings: Settings, name: str, 
     """One hit in this process, which may be told to stop meanwhile."""
     database = Database(url, pooler=settings.pooler)
     try:
-        async with process.guarding(settings.drain_seconds):
-            return await run_once(job, hit, database, settings, name=name, jobs=jobs)
+        with bar(f"{name} is running") as shown:
+            watcher.set(shown.tell)
+            async with process.guarding(settings.drain_seconds, told=partial(show.told_to_stop, settings)):
+                return await run_once(job, hit, database, settings, name=name, jobs=jobs)
     finally:
         await database.close()

@@ -2,19 +2,27 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cronlease import cascade
+from cronlease.cadence import Every
+from cronlease.conninfo import connect_plain
 from cronlease.database import Database
 from cronlease.dispatch import Dispatcher, Report
 from cronlease.job import Job
 from cronlease.lifecycle import process
 from cronlease.outcome import Outcome, SkipReason
+from cronlease.run import watcher
 from cronlease.settings import Settings
+from cronlease.trouble import DatabaseTrouble
 from cronlease.verbs import options, show
+from cronlease.verbs.bar import bar
+from cronlease.verbs.glance import look
 from cronlease.verbs.only_one import only_one
 from cronlease.verbs.source import load_jobs
 from cronlease.verbs.words import counted
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
     from cronlease.cli import Toolbox
 
 _BUSY = "Schedule already running, skipping."
+_LOOKING = "running what is due"
+_MOST_LOOKED_AT = 1000
 
 
 @click.command("run-due")
@@ -48,7 +58,13 @@ def run_due_command(toolbox: "Toolbox", source: Path | None, as_json: bool) -> N
             return
         with toolbox.database_url() as url:
             report = asyncio.run(_run_due(jobs, url, settings, _quiet if as_json else _tell))
-    show.say(report.as_json(), _summary(report), in_json=as_json)
+            unreadable = [] if report.reason else _unreadable(url)
+    document = report.as_json()
+    document["skipped"] += [{"function": name, "reason": SkipReason.SCHEDULE_READ_ERROR} for name in unreadable]
+    show.say(document, _summary(report), in_json=as_json)
+    if unreadable and not as_json:
+        show.text(f"These cannot run, what is in the column every is no cadence: {', '.join(unreadable)}")
+        click.echo("  `cronlease explain NAME` says what mends it")
     if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
 
@@ -57,11 +73,37 @@ async def _run_due(
     jobs: Mapping[str, Job], url: str, settings: Settings, on_outcome: Callable[[Outcome], None]
 ) -> Report:
     database = Database(url, pooler=settings.pooler)
+
+    def ended(outcome: Outcome) -> None:
+        shown.hide()
+        on_outcome(outcome)
+        shown.show(_LOOKING)
+
     try:
-        async with process.guarding(settings.drain_seconds):
-            return await Dispatcher(jobs, database, settings).run_due(on_outcome)
+        with bar(_LOOKING) as shown:
+            watcher.set(shown.tell)
+            async with process.guarding(settings.drain_seconds, told=partial(show.told_to_stop, settings)):
+                return await Dispatcher(jobs, database, settings).run_due(ended)
     finally:
         await database.close()
+
+
+def _unreadable(url: str) -> list[str]:
+    """Schedules that are due and that no claim takes, because nobody knows when they would be due again."""
+    try:
+        with closing(connect_plain(url)) as conn:
+            found = look(conn, _MOST_LOOKED_AT).schedules
+    except DatabaseTrouble:
+        return []
+    return [row.function_name for row, _ in found if row.due and row.every and not _is_band(row.every)]
+
+
+def _is_band(text: str) -> bool:
+    try:
+        Every.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _tell(outcome: Outcome) -> None:

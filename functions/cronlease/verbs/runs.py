@@ -11,7 +11,7 @@ from cronlease.outcome import Status
 from cronlease.verbs import options, rows, show
 from cronlease.verbs.brief import took
 from cronlease.verbs.table import lines
-from cronlease.verbs.words import at
+from cronlease.verbs.words import at, beside
 from cronlease.wall import Query
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
         run["trigger"],
         "" if seconds is None else took(seconds),
         " ".join(f"{sign}{run[count]}" for count, sign in _SIGNS.items() if run[count] is not None),
-        run["error"] or "",
+        beside(run["status"], run["error"]),
     )
 
 

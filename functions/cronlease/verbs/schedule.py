@@ -13,7 +13,7 @@ from cronlease.verbs.create import create_command
 from cronlease.verbs.run import run_command
 from cronlease.verbs.sentences import holder
 from cronlease.verbs.table import lines, shown
-from cronlease.verbs.words import at
+from cronlease.verbs.words import at, beside
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
@@ -78,7 +78,7 @@ def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
 
 def _past(run: rows.PastRun) -> tuple[str, ...]:
     took = f"{(run.finished_at - run.started_at).total_seconds():.2f} s" if run.finished_at else ""
-    return (run.request_id, run.status, run.trigger, at(run.started_at), took, run.error or "")
+    return (run.request_id, run.status, run.trigger, at(run.started_at), took, beside(run.status, run.error))
 
 
 @schedule_group.command("pause")

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from cronlease.verbs.rows import Look, PastRun, Schedule
-from cronlease.verbs.words import at, in_words, relative, times
+from cronlease.verbs.words import at, beside, in_words, relative, resume, times
 
 # From this many abandoned runs in a row a claim puts a backoff ahead of itself (take_refresh_lock).
 _ABANDONED_COSTS_FROM = 3
@@ -13,7 +13,7 @@ _ENDS = {
     "success": "succeeded",
     "partial": "left a part of its work out",
     "failed": "failed",
-    "interrupted": "was interrupted by a shutdown",
+    "interrupted": "was interrupted",
     "abandoned": "was abandoned",
 }
 
@@ -42,7 +42,8 @@ def _last(look: Look) -> str:
         return _ended(ended, now)
     if row.last_run_at is not None:
         what = _ENDS.get(row.last_status or "", f"ended as {row.last_status}")
-        return f"Its last run {what} {relative(row.last_run_at, now)}{_because(row.last_error)}."
+        why = _because(beside(row.last_status, row.last_error))
+        return f"Its last run {what} {relative(row.last_run_at, now)}{why}."
     return "No run of it has ended yet." if row.run_count == 0 else "Its runs are older than the history."
 
 
@@ -50,7 +51,8 @@ def _ended(run: PastRun, now: datetime) -> str:
     assert run.finished_at is not None, "only a run that has ended"
     what = _ENDS.get(run.status, f"ended as {run.status}")
     took = in_words(run.finished_at - run.started_at)
-    return f"Its last run {what} {relative(run.finished_at, now)}, after {took}{_because(run.error)}."
+    why = _because(beside(run.status, run.error))
+    return f"Its last run {what} {relative(run.finished_at, now)}, after {took}{why}."
 
 
 def _because(error: str | None) -> str:
@@ -86,7 +88,7 @@ def _next(look: Look, known: Collection[str] | None, source: str) -> list[str]:
         going = " The run in progress may finish." if row.state == "dispatching" else ""
         return [
             f"It will not run: it was paused {relative(row.paused_at, now)}{_because(row.paused_reason)};"
-            f" `cronlease schedule resume {name}` lets it run again.{going}"
+            f" {resume(row.function_name)}.{going}"
         ]
     if not row.every_is_readable:
         return [
@@ -111,8 +113,9 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
         why = f": that is the backoff after failing {times(row.failures)}{_in_a_row(row.failures)}"
     elif row.abandoned >= _ABANDONED_COSTS_FROM:
         why = f": that is the backoff after its runs were abandoned {times(row.abandoned)} in a row"
+    when = f"in {in_words(row.next_run_at - now)}"
     return [
-        f"It is not due until {at(row.next_run_at)}, {relative(row.next_run_at, now)}{why};"
+        f"It is not due until {at(row.next_run_at)}, {when}{why};"
         f" `cronlease schedule run {name} --force` runs it now."
     ]
 

@@ -1,9 +1,11 @@
 """What the verbs print: a line per outcome for a person, JSON for a program."""
 
 import json
+import logging
 import os
+import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 
@@ -12,7 +14,9 @@ from cronlease.outcome import Outcome, SkipReason
 from cronlease.settings import Settings
 from cronlease.verbs.rows import Schedule
 from cronlease.verbs.table import shown
-from cronlease.verbs.words import at, relative
+from cronlease.verbs.words import at, beside, relative, resume
+
+_SAID_BY_VERBS = {"run_skipped", "run_interrupted", "run_lease_lost"}
 
 
 def as_json(document: Any) -> None:
@@ -55,7 +59,14 @@ def outcome(found: Outcome, *, in_json: bool) -> None:
     if in_json:
         as_json(found.as_json())
     else:
-        ended(_outcome_line(found), None if found.skipped is SkipReason.NOT_DUE else found.hint)
+        ended(_outcome_line(found), _hint(found))
+
+
+def _hint(found: Outcome) -> str | None:
+    if found.skipped is SkipReason.PAUSED:
+        return resume(found.function)
+    # How to force it is on the line itself.
+    return None if found.skipped is SkipReason.NOT_DUE else found.hint
 
 
 def ended(line: str, hint: str | None) -> None:
@@ -73,7 +84,7 @@ def _outcome_line(outcome: Outcome) -> str:
     then = [f"next run {at(outcome.next_run_at)}"] if outcome.next_run_at else []
     how = outcome.failed or outcome.status
     said = ", ".join([f"{outcome.function}: {how} in {outcome.duration_ms / 1000:.2f} s", *counts, *then])
-    return f"{said}: {outcome.error}" if outcome.error else said
+    return f"{said}: {beside(how, outcome.error)}" if outcome.error else said
 
 
 def _until(outcome: Outcome) -> str:
@@ -91,7 +102,38 @@ def spawned(door: str, document: dict[str, Any], *, in_json: bool) -> None:
 
 def configure_logs(settings: Settings) -> None:
     """For verbs that say themselves what they did: the log has what went wrong, and more only when asked for it."""
-    logs.configure(settings.log_level if os.environ.get("CRONLEASE_LOG_LEVEL") else "WARNING")
+    asked = bool(os.environ.get("CRONLEASE_LOG_LEVEL"))
+    logs.configure(settings.log_level if asked else "WARNING", cast("TextIO", _StandardError()))
+    for handler in logs.logger.handlers:
+        if isinstance(handler, logs.OurHandler) and not asked:
+            handler.addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what the verb says itself; why a schedule could not be read it does not."""
+    fields: dict[str, Any] = getattr(record, "cronlease_fields", {})
+    return record.levelno >= logging.ERROR or fields.get("action") not in _SAID_BY_VERBS
+
+
+def told_to_stop(settings: Settings) -> None:
+    """For a person who has pressed Ctrl-C and waits."""
+    if sys.stderr.isatty():
+        most = f"up to {settings.drain_seconds:g} s for the run in progress"
+        # Not by click, which would write past the bar.
+        sys.stderr.write(f"Told to stop: {most}; Ctrl-C once more does not wait for it.\n")
+
+
+class _StandardError:
+    """Whatever it is at the time: while a bar is shown, lines are written above it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
 
 
 def plain(value: object) -> str:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
-
 import cronlease
 from cronlease import registry
 from cronlease.job import Job
 from cronlease.logs import redact
+from cronlease.verbs.mistake import Mistake
 from cronlease.verbs.table import shown
 
 
@@ -18,10 +17,24 @@ def load_jobs(chosen: Path | None) -> Mapping[str, Job]:
     try:
         registry.load_source(path)
     except ValueError as error:
-        raise click.ClickException(shown(redact(str(error)))) from None
+        raise Mistake(shown(redact(str(error)))) from error
     if not registry.jobs():
-        raise click.ClickException(f"{path} declares nothing to run: write @scheduled or @action above a function")
+        raise Mistake(f"{path} declares nothing to run: write @scheduled or @action above a function")
     return registry.jobs()
+
+
+def chosen_job(jobs: Mapping[str, Job], source: Path | None, target: str | None) -> Job:
+    """The function with a row of its own: the named one, or the only one."""
+    path = source or shipped()
+    hittable = [job for job in jobs.values() if job.has_row]
+    names = ", ".join(job.name for job in hittable) or "none"
+    if target is None:
+        if len(hittable) != 1:
+            raise Mistake(f"say which function with --target: {path} has {names}")
+        return hittable[0]
+    if (job := jobs.get(target)) is None or not job.has_row:
+        raise Mistake(shown(f'"{target}" is no @scheduled function of {path}: it has {names}'))
+    return job
 
 
 def shipped() -> Path:

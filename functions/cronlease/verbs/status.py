@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronlease.conninfo import connect_plain, conninfo_of
+from cronlease.conninfo import advised, connect_plain, conninfo_of
 from cronlease.logs import redact
 from cronlease.trouble import DatabaseTrouble
 from cronlease.verbs import options, show
@@ -94,7 +94,7 @@ def _watch(
                 conn = conn or connect_plain(url)
                 tell(look(conn, limit))
             except DatabaseTrouble as trouble:
-                complain(redact(str(trouble)))
+                complain(redact(advised(trouble)))
                 if conn is not None:
                     conn.close()
                 conn = None

@@ -1,7 +1,6 @@
 """`cronlease trigger`: one hit at a function, in this process or over HTTP."""
 
 import asyncio
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,12 @@ from uuid import uuid4
 import click
 
 from cronlease import cascade
-from cronlease.job import Hit, Job
+from cronlease.job import Hit
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.verbs import options, show
+from cronlease.verbs.bar import bar
 from cronlease.verbs.run import run_here
-from cronlease.verbs.source import load_jobs, shipped
-from cronlease.verbs.table import shown
+from cronlease.verbs.source import chosen_job, load_jobs
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
@@ -59,27 +58,12 @@ def _here(toolbox: "Toolbox", hit: Hit, source: Path | None, target: str | None,
     settings = toolbox.settings()
     show.configure_logs(settings)
     jobs = load_jobs(source)
-    job = _chosen(jobs, source, target)
+    job = chosen_job(jobs, source, target)
     with toolbox.database_url() as url:
         outcome = asyncio.run(run_here(job, hit, url, settings, job.name, jobs))
     show.outcome(outcome, in_json=as_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
-
-
-def _chosen(jobs: Mapping[str, Job], source: Path | None, target: str | None) -> Job:
-    """The function with a row of its own: the named one, or the only one."""
-    hittable = [job for job in jobs.values() if job.has_row]
-    names = ", ".join(job.name for job in hittable) or "none"
-    if target is None:
-        if len(hittable) != 1:
-            raise click.UsageError(f"say which function with --target: {source or shipped()} has {names}")
-        return hittable[0]
-    if (job := jobs.get(target)) is None or not job.has_row:
-        raise click.ClickException(
-            shown(f'"{target}" is no @scheduled function of {source or shipped()}: it has {names}')
-        )
-    return job
 
 
 def _over_http(
@@ -97,7 +81,9 @@ def _over_http(
 
     if sum(map(bool, (token, token_file, identity))) > 1:
         raise click.UsageError("--token, --token-file and --identity exclude each other")
-    answer = post(url, body, bearer(token, token_file, identity=identity), timeout)
+    credential = bearer(token, token_file, identity=identity)
+    with bar("waiting for the answer"):
+        answer = post(url, body, credential, timeout)
     if as_json:
         show.as_json(answer.body)
     else:

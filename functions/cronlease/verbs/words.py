@@ -1,5 +1,6 @@
 """Times and lengths of time in words. Pure: what the time is now, the database says."""
 
+import shlex
 from datetime import datetime, timedelta
 
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
@@ -46,3 +47,12 @@ def times(count: int) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def beside(status: str | None, error: str | None) -> str:
+    """What an error says where its status stands beside it: not the status once more."""
+    return (error or "").removeprefix(f"{status}: ")
+
+
+def resume(name: str) -> str:
+    return f"`cronlease schedule resume {shlex.quote(name)}` lets it run again"

@@ -47,13 +47,7 @@ def worker_command(toolbox: "Toolbox", source: Path | None, concurrency: int, as
     with toolbox.database_url() as url:
         # One that is down is waited for; one that cannot be read never comes up.
         conninfo_of(url)
-        try:
-            asyncio.run(_work(jobs, url, settings, concurrency, as_json))
-        except asyncio.CancelledError:
-            sentence = (
-                "stopped with runs in progress whose end could not be written: their leases run out by themselves"
-            )
-            raise click.ClickException(sentence) from None
+        asyncio.run(_work(jobs, url, settings, concurrency, as_json))
 
 
 async def _work(jobs: Mapping[str, Job], url: str, settings: Settings, concurrency: int, as_json: bool) -> None:
