@@ -235,7 +235,7 @@ class Database:
                 await conn.close()
                 raise
         except psycopg.Error as error:
-            raise Unreachable(sentence(error)) from None
+            raise Unreachable(sentence(error)) from error
         return conn
 
     async def _look_for_a_pooler(self, conn: AsyncConnection[Any]) -> None:
