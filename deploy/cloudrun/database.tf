@@ -20,6 +20,12 @@ resource "google_secret_manager_secret_version" "database_url" {
   secret                 = google_secret_manager_secret.database_url.id
   secret_data_wo         = var.cloud_sql == null ? var.database_url : local.socket_url
   secret_data_wo_version = var.database_secret_version
+  # The revision that still serves, and the one to roll back to, read the older version.
+  deletion_policy = "ABANDON"
+
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "google_sql_database_instance" "cronlease" {

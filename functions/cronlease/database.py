@@ -4,6 +4,7 @@ With conninfo.py, sqlstate.py and swift.py the only importer of psycopg beside t
 sent with `ask` on an async connection and with `ask_plain` on a plain one.
 """
 
+import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable
@@ -27,6 +28,7 @@ T = TypeVar("T")
 # The first key of a schedule's advisory lock; the second is its row's id. acquire_refresh_lock takes the same.
 ACTION_LOCKS = 1
 POOL_SIZE = 8
+_KEPT_BACK = 2
 _PREPARE_AFTER = 2
 
 
@@ -151,6 +153,7 @@ class Database:
         self.url = url
         self._prepare_after = None if pooler == "transaction" else _PREPARE_AFTER
         self._pooler_unknown = pooler == "auto"
+        self._lendable = asyncio.Semaphore(max(1, size - _KEPT_BACK))
         self._pool: Pool[PooledConnection] = Pool(self._open, _close, _is_reusable, size)
 
     @asynccontextmanager
@@ -161,6 +164,12 @@ class Database:
             yield conn
         finally:
             await self._pool.give(conn)
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[PooledConnection]:
+        """The same for a job, which never gets the last ones: hits and the ends of runs need them."""
+        async with self._lendable, self.connection() as conn:
+            yield conn
 
     async def ask(self, query: Query[T]) -> T:
         """One round trip, tried once more on a new connection when one is lost: our functions allow that."""

@@ -128,10 +128,10 @@ class Ending:
         try:
             await within(self._lease.limits.acquire, self._database.ask_fresh(query))
         except Exception as worse:
-            then = f"releasing the lease failed too ({worse or 'no answer'}), so it will run out by itself"
+            then = f"releasing the lease failed too ({str(worse) or 'no answer'}), so it will run out by itself"
         log(
             logging.ERROR,
-            f"The end of the run could not be written ({trouble or 'no answer'}): {then}",
+            f"The end of the run could not be written ({str(trouble) or 'no answer'}): {then}",
             action="run_finish_failed",
             **self._who,
         )

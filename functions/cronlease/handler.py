@@ -62,6 +62,7 @@ class Door:
         try:
             return await self._route(request, request_id)
         except Refused as refused:
+            _say_refused(request, request_id, refused)
             body = {
                 "ok": False,
                 "skipped": False,
@@ -89,7 +90,8 @@ class Door:
             raise Refused(404, "not_found", f"there is nothing at this path: the paths are {', '.join(_ROUTES)}")
         if request.method not in allowed:
             how = f"use: curl -X POST <url>{path[1:]}" if "POST" in allowed else f"use: curl <url>{path[1:]}"
-            raise Refused(405, "method_not_allowed", f"{request.method} is not for this path, {how}", allow=allowed)
+            sentence = f"{request.method} is not for this path, {how}"
+            raise Refused(405, "method_not_allowed", sentence, headers={"Allow": ", ".join(allowed)})
         if self._admit is not None and not path.startswith("/health/"):
             await self._admit(request.scope["headers"])
         if path == "/":
@@ -174,6 +176,20 @@ class Door:
         except EmbeddedPostgresError as error:
             raise Unreachable(str(error)) from None
         return self._embedded.dsn
+
+
+def _say_refused(request: Request, request_id: UUID, refused: Refused) -> None:
+    """A scheduler whose token is old is to be seen from here, too; what was sent is not repeated."""
+    status = refused.http_status
+    if status not in (404, 405):
+        logs.log(
+            logging.INFO,
+            f"Refused a caller with {status}: {refused}",
+            action="hit_refused",
+            reason=refused.reason,
+            path=request.scope["path"],
+            request_id=str(request_id),
+        )
 
 
 def _turned_away(request: Request) -> SkipReason | None:

@@ -3,30 +3,34 @@
 What a caller can get wrong is answered in one sentence that names the field, before anything is touched.
 """
 
+import asyncio
 import functools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
 
 from cronlease.job import Hit
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
 MOST_BYTES = 64 * 1024
+# Less than a process that is told to stop lets those finish that have begun.
+_BODY_SECONDS = 5.0
 _HEADER_LENGTH = 500
 
 
 class Refused(Exception):
     """The request is not one of ours; the text tells the caller what to send instead."""
 
-    def __init__(self, http_status: int, reason: str, sentence: str, *, allow: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, http_status: int, reason: str, sentence: str, *, headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(sentence)
         self.http_status = http_status
         self.reason = reason
-        self.headers = {"Allow": ", ".join(allow)} if allow else {}
+        self.headers = headers or {}
 
 
-async def read_hit(request: "Request") -> Hit:
+async def read_hit(request: Request) -> Hit:
     """What was asked for, and who says so. Raises Refused."""
     headers: dict[bytes, bytes] = dict(request.scope["headers"])
     fields = _fields(await _body(request, headers))
@@ -40,7 +44,7 @@ async def read_hit(request: "Request") -> Hit:
     )
 
 
-async def _body(request: "Request", headers: dict[bytes, bytes]) -> bytes:
+async def _body(request: Request, headers: dict[bytes, bytes]) -> bytes:
     length = headers.get(b"content-length", b"0")
     if length == b"0" and b"transfer-encoding" not in headers:
         return b""
@@ -48,10 +52,17 @@ async def _body(request: "Request", headers: dict[bytes, bytes]) -> bytes:
     if length.isdigit() and int(length) > MOST_BYTES:
         raise too_large
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise too_large
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise too_large
+    except TimeoutError:
+        sentence = f"the body did not arrive within {_BODY_SECONDS:g} s: send all of it at once"
+        raise Refused(408, "body_too_slow", sentence, headers={"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise Refused(400, "bad_request", "the caller hung up before the body was there") from None
     return body
 
 

@@ -9,16 +9,21 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from cronlease.logs import log
 
-# For an interrupted run to write its end: drain and this together stay below the platform's ten seconds.
+T = TypeVar("T")
+
+# For an interrupted run to write its end, and for its connections: with the drain they stay below the platform's ten
+# seconds.
 _LAST_WORDS_SECONDS = 3.0
+_CLOSE_SECONDS = 0.5
 _LOOK_EVERY_SECONDS = 0.02
 # What a server, a terminal and a hasty gunicorn send.
 _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGQUIT") if hasattr(signal, name)]
@@ -126,7 +131,7 @@ class Lifecycle:
             await self._until(lambda: not self._at_work, _LAST_WORDS_SECONDS)
             for close in self._closers:
                 with suppress(Exception):
-                    await asyncio.wait_for(close(), 1)
+                    await asyncio.wait_for(close(), _CLOSE_SECONDS)
             log(logging.INFO, f"Stopped with {self._at_work} in progress", action="shutdown_finished")
         finally:
             self._hand_back()
@@ -151,3 +156,34 @@ class Lifecycle:
 
 
 process = Lifecycle()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run, but a task or a thread of a job that does not end is not waited for: see leave_behind."""
+    loop, before = asyncio.new_event_loop(), set(threading.enumerate())
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_SECONDS))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        # It would complain of what was left.
+        loop.set_exception_handler(lambda *_: None)
+        loop.close()
+        _left.extend(thread for thread in threading.enumerate() if not thread.daemon and thread not in before)
+
+
+_left: list[threading.Thread] = []
+
+
+def leave_behind(status: int) -> None:
+    """Ends the process where a job's threads would keep it alive: their runs are over, and others wait for it."""
+    ends_at = time.monotonic() + _CLOSE_SECONDS
+    for thread in _left:
+        thread.join(max(0.0, ends_at - time.monotonic()))
+    if any(thread.is_alive() for thread in _left):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

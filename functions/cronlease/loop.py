@@ -21,7 +21,8 @@ from cronlease.outcome import Outcome
 from cronlease.settings import Settings
 
 # Rows made since the last look come due without a word to us: nobody waits longer than this for them.
-_LONGEST = 60.0
+_LONGEST = 10.0
+_LONGEST_RETRY = 60.0
 _JITTER = 0.1
 # When all that is due is being claimed by others there is nothing to wait for, and no reason to ask without pause.
 _SHORTEST = 0.1
@@ -39,7 +40,7 @@ class Pace(NamedTuple):
         if dispatched is None or (dispatched.outcome is not None and dispatched.outcome.skipped is not None):
             # The exponent is bounded, too: a night without a database must not make a number of a thousand digits.
             growing = _FIRST_RETRY * 2 ** min(self.troubles, 6)
-            return min(growing, _LONGEST), self._replace(troubles=self.troubles + 1)
+            return min(growing, _LONGEST_RETRY), self._replace(troubles=self.troubles + 1)
         calm = self._replace(troubles=0)
         if dispatched.outcome is not None:
             return max(0.0, self.pause.total_seconds() - took), calm

@@ -1,7 +1,7 @@
 """ID tokens that we verify ourselves: issuer, audience, signature, expiry, and an address on the list.
 
 The issuer's keys are kept for an hour. A token with a key that is not among them makes us ask again, but not more
-often than once a minute: a stranger cannot make us ask.
+often than once a minute, or every five seconds while there are none: a stranger cannot make us ask.
 """
 
 import asyncio
@@ -19,6 +19,10 @@ from cronlease.settings import Settings
 
 _KEEP_KEYS_SECONDS = 3600.0
 _ASK_AGAIN_SECONDS = 60.0
+_WITHOUT_KEYS_SECONDS = 5.0
+# Of one asking in all, and of one step of it.
+_ANSWER_SECONDS = 5.0
+_STEP_SECONDS = 2.0
 _MOST_KEY_BYTES = 1024 * 1024
 _ALGORITHMS = ("RS256", "ES256")
 _REMOVED = "SIGNATURE_REMOVED_BY_GOOGLE"
@@ -31,33 +35,47 @@ class Keys:
         self._url = url
         self._keys: dict[str, jwt.PyJWK] = {}
         self._asked_at: float | None = None
+        self._trouble: str | None = None
         self._lock = asyncio.Lock()
 
     async def get(self, key_id: str) -> jwt.PyJWK | None:
         """Raises OSError while no keys could be had at all."""
         if key_id not in self._keys or self._age() > _KEEP_KEYS_SECONDS:
             async with self._lock:
-                if self._age() > (_ASK_AGAIN_SECONDS if key_id not in self._keys else _KEEP_KEYS_SECONDS):
+                if self._age() > self._patience(key_id):
                     await self._ask()
+            if not self._keys and self._trouble is not None:
+                raise OSError(self._trouble)
         return self._keys.get(key_id)
+
+    def _patience(self, key_id: str) -> float:
+        if not self._keys:
+            return _WITHOUT_KEYS_SECONDS
+        return _KEEP_KEYS_SECONDS if key_id in self._keys else _ASK_AGAIN_SECONDS
 
     def _age(self) -> float:
         return float("inf") if self._asked_at is None else time.monotonic() - self._asked_at
 
     async def _ask(self) -> None:
+        self._trouble = None
         try:
-            found = await asyncio.to_thread(self._fetch)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                self._keys = await asyncio.to_thread(self._fetch)
         except (OSError, ValueError, jwt.PyJWTError) as error:
-            sentence = f"The issuer's keys could not be had from {self._url}: {error}; check CRONLEASE_OIDC_KEYS_URL"
-            log(logging.ERROR, sentence, action="keys_failed")
-            if not self._keys:
-                raise OSError(str(error)) from None
-            found = self._keys
-        self._keys, self._asked_at = found, time.monotonic()
+            self._trouble = str(error) or f"no answer within {_ANSWER_SECONDS:g} s"
+            sentence = f"The issuer's keys could not be had from {self._url}: {self._trouble}"
+            log(logging.ERROR, f"{sentence}; check CRONLEASE_OIDC_KEYS_URL", action="keys_failed")
+        self._asked_at = time.monotonic()
 
     def _fetch(self) -> dict[str, jwt.PyJWK]:
-        with urllib.request.urlopen(self._url, timeout=5) as answer:  # noqa: S310 (settings take http and https only)
-            keys = jwt.PyJWKSet.from_dict(json.loads(answer.read(_MOST_KEY_BYTES))).keys
+        ends_at, body = time.monotonic() + _ANSWER_SECONDS, b""
+        with urllib.request.urlopen(self._url, timeout=_STEP_SECONDS) as answer:  # noqa: S310 (settings take http and https only)
+            # Piece by piece: the time limit is that of one piece.
+            while len(body) < _MOST_KEY_BYTES and (piece := answer.read1()):
+                body += piece
+                if time.monotonic() > ends_at:
+                    raise TimeoutError
+        keys = jwt.PyJWKSet.from_dict(json.loads(body)).keys
         return {key.key_id: key for key in keys if key.key_id}
 
 

@@ -75,8 +75,9 @@ class Run:
         return Transaction(self._database, self._lease)
 
     def connection(self) -> AbstractAsyncContextManager[Any]:
-        """A pooled connection in autocommit mode, not fenced: for reading and for staging only."""
-        return self._database.connection()
+        """A pooled connection in autocommit mode, not fenced: for reading and for staging only. An instance lends six
+        at once; who asks for more waits."""
+        return self._database.lent()
 
     def check(self) -> None:
         """Raises LeaseLost or TimeIsUp when this run can no longer commit."""

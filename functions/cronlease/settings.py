@@ -158,6 +158,12 @@ def _number(least: float, most: float) -> Callable[[str], float]:
     return read
 
 
+def _positive(text: str) -> timedelta:
+    if not (length := duration(text)):
+        raise ValueError(f"{text!r} is no time at all: write a longer one, or leave it out")
+    return length
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
@@ -184,9 +190,9 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "backoff": Every.parse,
     "backoff_growth": _number(1, 10),
     "backoff_cap": duration,
-    "max_run": duration,
-    "acquire_timeout": duration,
-    "retention": duration,
+    "max_run": _positive,
+    "acquire_timeout": _positive,
+    "retention": _positive,
     "dispatch_pause": duration,
     "drain_seconds": _number(0, 3600),
     "auth": _one_of("none", "iam", "oidc", "token"),

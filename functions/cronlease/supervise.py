@@ -18,6 +18,8 @@ from cronlease.lifecycle import process
 from cronlease.logs import log
 
 _MOST_GRACE_SECONDS = 5.0
+# Where the process is ending: the end of the run has to be written, too, within what lifecycle leaves for it.
+_LAST_GRACE_SECONDS = 1.0
 
 
 async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database: Database) -> BaseException | None:
@@ -70,7 +72,8 @@ async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.E
 async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None:
     """A job on the event loop is cancelled; a plain one can only be given the time to see it in run.check()."""
     # Short enough for the end of an overdue run to be written while its last renewal lasts.
-    grace = min(_MOST_GRACE_SECONDS, lease.limits.renew_every.total_seconds())
+    most = _LAST_GRACE_SECONDS if lease.interrupted else _MOST_GRACE_SECONDS
+    grace = min(most, lease.limits.renew_every.total_seconds())
     if lease.committing:
         await asyncio.wait({task}, timeout=grace)
     if cancel:

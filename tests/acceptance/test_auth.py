@@ -53,6 +53,8 @@ def test_a_caller_who_is_not_let_in_costs_nothing(
     for secret in SECRETS if way is by_token else [issuer.token()]:
         assert ask(served, f"Bearer {secret}").json()["reason"] in (None, "not_due")
     assert connections(room) > 0
+    refused = {(line["reason"], line["path"]) for line in served.log() if line.get("action") == "hit_refused"}
+    assert {("unauthorized", "/"), ("unauthorized", "/run-due"), ("unauthorized", "/status")} <= refused
     log = served.log_file.read_text()
     assert not any(secret in log for secret in [*SECRETS, issuer.token().split(".")[2]])
 

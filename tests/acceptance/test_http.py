@@ -1,14 +1,17 @@
 """The HTTP contract, as a person with curl or Cloud Scheduler meets it."""
 
+import signal
+import socket
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.acceptance.conftest import Serve, Served, serving
 from tests.conftest import Server
-from tests.integration.conftest import Room
+from tests.integration.conftest import Room, wait_until
 
 SCHEDULER = {
     "User-Agent": "Google-Cloud-Scheduler",
@@ -127,6 +130,26 @@ def test_a_large_body_is_refused_even_when_its_length_is_not_announced(served: S
             yield b"x" * 1024
 
     assert served.hit(content=endless()).status_code == 413
+
+
+HALF = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 20\r\n\r\n{"
+
+
+def test_a_body_that_never_comes_is_not_waited_for_nor_does_it_hold_up_the_end(serve: Serve, room: Room) -> None:
+    served = serve(room.dsn)
+    place = urlsplit(served.url)
+    address = (str(place.hostname), int(place.port or 0))
+    with socket.create_connection(address) as gone:
+        gone.sendall(HALF)
+    with socket.create_connection(address, timeout=15) as slow:
+        slow.sendall(HALF)
+        wait_until(lambda: "hung up" in served.log_file.read_text())
+        served.process.send_signal(signal.SIGTERM)
+        answer = slow.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"body_too_slow" in answer
+        served.process.wait(10)
+    assert not [line for line in served.log() if line["severity"] == "ERROR"]
 
 
 @pytest.mark.parametrize("content", [b"", b"  \n", b"{}", b'{"force": false, "args": {}}'])

@@ -1,6 +1,7 @@
 """Functions that hang when they are asked to, each in its own way."""
 
 import asyncio
+import contextlib
 import threading
 import time
 
@@ -41,6 +42,23 @@ async def lingers(run: Run) -> None:
     """For a process that lets a run be as old as it likes."""
     if "hang" in run.args:
         await asyncio.Event().wait()
+    await leave_a_trace(run)
+
+
+@scheduled
+async def refuses(run: Run) -> None:
+    """Does not let itself be cancelled."""
+    while "hang" in run.args:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1)
+    await leave_a_trace(run)
+
+
+@scheduled
+async def delegates(run: Run) -> None:
+    """Can be cancelled, but its thread goes on."""
+    if "hang" in run.args:
+        await asyncio.to_thread(threading.Event().wait)
     await leave_a_trace(run)
 
 

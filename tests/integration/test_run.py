@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import threading
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from freezegun import freeze_time
 
 from cronlease import LeaseLost, Run
+from cronlease.database import Database
 from cronlease.outcome import FailReason, SkipReason, Status
+from cronlease.wall import ensure_schedule
 from tests.integration.conftest import Room
 
 
@@ -146,6 +149,20 @@ def test_commit_is_entered_at_most_once(room: Room) -> None:
             run.commit()
 
     assert room.enter(job).status is Status.SUCCESS
+
+
+def test_a_job_that_takes_all_connections_it_can_get_leaves_some_for_hits(room: Room) -> None:
+    async def greedy() -> None:
+        database = Database(room.dsn)
+        async with AsyncExitStack() as stack:
+            for _ in range(6):
+                await stack.enter_async_context(database.lent())
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(stack.enter_async_context(database.lent()), 0.1)
+            assert await asyncio.gather(*(database.ask(ensure_schedule(name)) for name in "ab")) == ["created"] * 2
+        await database.close()
+
+    asyncio.run(greedy())
 
 
 def test_fenced_blocks_do_not_nest_and_say_so_at_once(room: Room) -> None:

@@ -34,9 +34,9 @@ def wait(dispatched: Dispatched | None, *, took: float = 0, drawn: float = 0, tr
 @pytest.mark.parametrize(
     ("due_in", "seconds"),
     [
-        (timedelta(seconds=12), 12),
-        (timedelta(minutes=5), 60),
-        (None, 60),
+        (timedelta(seconds=8), 8),
+        (timedelta(minutes=5), 10),
+        (None, 10),
         # Somebody else is claiming all there is: asked again soon, but not without pause.
         (timedelta(0), 0.1),
     ],
@@ -46,9 +46,9 @@ def test_it_sleeps_until_the_next_row_is_due_but_never_long(due_in: timedelta | 
 
 
 def test_the_longest_sleep_differs_by_up_to_a_tenth() -> None:
-    assert wait(Dispatched(None), drawn=0.5) == pytest.approx(63)
-    assert wait(Dispatched(None), drawn=1) == pytest.approx(66)
-    assert wait(Dispatched(None, timedelta(seconds=12)), drawn=1) == 12
+    assert wait(Dispatched(None), drawn=0.5) == pytest.approx(10.5)
+    assert wait(Dispatched(None), drawn=1) == pytest.approx(11)
+    assert wait(Dispatched(None, timedelta(seconds=8)), drawn=1) == 8
 
 
 def test_between_two_runs_is_what_the_last_one_left_of_the_pause() -> None:

@@ -65,6 +65,14 @@ def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
+        *(
+            (
+                f"CRONLEASE_{name}",
+                "0s",
+                f"CRONLEASE_{name}: '0s' is no time at all: write a longer one, or leave it out",
+            )
+            for name in ("MAX_RUN", "ACQUIRE_TIMEOUT", "RETENTION")
+        ),
         ("CRONLEASE_LEASE", "soon", "CRONLEASE_LEASE: 'soon' is not a duration: write 90s, 5m, 2h or 1d"),
         ("CRONLEASE_EVERY", "15m..10m", "CRONLEASE_EVERY: '15m..10m' is upside down: write 10m..15m"),
         ("CRONLEASE_POOLER", "maybe", "CRONLEASE_POOLER: 'maybe' is not one of auto, none, transaction"),
