@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -19,7 +19,7 @@ import click
 
 from cronlease.cadence import duration
 from cronlease.conninfo import advised, connect_plain
-from cronlease.logs import redact
+from cronlease.logs import printable, redact
 from cronlease.migrate import MigrationError
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.trouble import DatabaseTrouble, NotPermitted, SchemaMissing
@@ -75,9 +75,10 @@ class Toolbox:
             yield conn
 
     @contextlib.contextmanager
-    def database_url(self) -> Iterator[str]:
-        """What is configured, else the embedded server for as long as the block lasts."""
-        with self.troubles(), _database_url() as url:
+    def database_url(self, *, stays: bool = False) -> Iterator[str]:
+        """What is configured, else the embedded server for as long as the block lasts. Who stays can do without a
+        server that ends under it, and ends its own without a look at others."""
+        with self.troubles(), _database_url(stays=stays) as url:
             yield url
 
     @contextlib.contextmanager
@@ -116,6 +117,13 @@ class Toolbox:
         """Without secrets, for what a verb prints of an error that it did not foresee."""
         return redact(text)
 
+    def fit(self, widths: dict[str, int], cut: Collection[str], spare: Sequence[str]) -> dict[str, int]:
+        """Which columns of a table stay, and how wide: on a terminal those for which it has room, elsewhere all."""
+        table = import_module("cronlease.verbs.table")
+        room = table.terminal_width()
+        found: dict[str, int] = widths if room is None else table.fit(widths, room, cut, spare)
+        return found
+
     def bar(self, said: str) -> "AbstractContextManager[Bar]":
         """How far a verb is, on a terminal: its `tell(said, done, of)` says more; gone when the block ends."""
         made: AbstractContextManager[Bar] = import_module("cronlease.verbs.bar").bar(said)
@@ -153,6 +161,14 @@ class _Verbs(click.Group):
                 with formatter.section(title):
                     formatter.write_dl(lines)
 
+    def main(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().main(*args, **more)
+        except SystemExit as ended:
+            if (lifecycle := sys.modules.get("cronlease.lifecycle")) is not None:
+                lifecycle.leave_behind(ended.code if isinstance(ended.code, int) else 0)
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Whatever goes wrong ends with one sentence; where it came from only --debug shows."""
         try:
@@ -160,19 +176,21 @@ class _Verbs(click.Group):
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             # The last one is a reader that has gone away: click ends quietly.
             raise
-        except click.ClickException:
+        except click.ClickException as error:
             _trace(ctx)
+            # Final for who raised it; its exit status and usage are to stay, so it is no new one.
+            error.message = printable(error.message)  # type: ignore[misc]
             raise
         except Exception as error:
             _trace(ctx)
             more = "" if ctx.params["debug"] else ": --debug shows where"
             sentence = f"an unforeseen error, {type(error).__name__}: {error}{more}"
-            raise click.ClickException(redact(sentence)) from None
+            raise click.ClickException(printable(redact(sentence))) from None
 
 
 def _trace(ctx: click.Context) -> None:
     if ctx.params["debug"]:
-        click.echo(redact(traceback.format_exc()), err=True, nl=False)
+        click.echo(printable(redact(traceback.format_exc())), err=True, nl=False)
 
 
 def _brought(entry: EntryPoint) -> click.Command:
@@ -202,23 +220,14 @@ def main(ctx: click.Context, debug: bool) -> None:  # noqa: ARG001 (_Verbs looks
 
 
 @contextlib.contextmanager
-def _database_url() -> Iterator[str]:
+def _database_url(*, stays: bool) -> Iterator[str]:
     """What is configured, or the embedded server for as long as the block lasts."""
     settings = load()
     if settings.has_database:
         yield settings.database_url or ""
         return
-    from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
-
-    place = default_data_dir() / "postgres"
-    if sys.stderr.isatty() and not place.exists():
-        click.echo(f"Making an embedded PostgreSQL in {place}: that takes a moment, once.", err=True)
-    try:
-        server = EmbeddedPostgres.start(place)
-    except EmbeddedPostgresError as error:
-        raise click.ClickException(str(error)) from None
-    with server:
-        yield server.dsn
+    with import_module("cronlease.verbs.embedded").embedded_url(stays=stays) as url:
+        yield url
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """How we connect: the connection string with every time limit in it. A string that cannot be read is never echoed."""
 
+import os
 from typing import Any
 
 import psycopg
@@ -19,6 +20,7 @@ _CONNECTION = {
     "tcp_user_timeout": "20000",
 }
 
+_OF_LIBPQ = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER")
 _PLACE = ("service", "host", "hostaddr", "port", "dbname", "user")
 
 _UNREADABLE_URL = (
@@ -64,4 +66,10 @@ def advised(trouble: DatabaseTrouble) -> str:
     if not isinstance(trouble, Unreachable) or said == _UNREADABLE_URL:
         return said
     # In the place of the driver's own question.
-    return f"{said.partition(' Is the server running')[0]}: check DATABASE_URL and that the server is up"
+    return f"{said.partition(' Is the server running')[0]}: check {configured_by()} and that the server is up"
+
+
+def configured_by() -> str:
+    """What of the environment says where the database is."""
+    ours = os.environ.get("DATABASE_URL")
+    return "DATABASE_URL" if ours else ", ".join(filter(os.environ.get, _OF_LIBPQ)) or "DATABASE_URL"

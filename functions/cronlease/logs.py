@@ -90,6 +90,13 @@ def storable(text: str) -> str:
     return redact(text[: 2 * _LONGEST])[:_LONGEST].replace("\0", "").encode("utf-8", "replace").decode()
 
 
+def printable(text: str) -> str:
+    """The text with a question mark for whatever might move a cursor; its lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else " " if char.isspace() else "?" for char in text)
+
+
 @functools.cache
 def _secrets_of(url: str, password: str, tokens: str, ping_url: str) -> list[str]:
     found = [password, *tokens.replace(",", " ").split()]
@@ -157,29 +164,35 @@ def _clean(value: Any) -> Any:
 
 
 class TextFormatter(logging.Formatter):
-    """The same for a person: time, level, sentence, then the fields dimmed by their place at the end."""
+    """The same for a person: time, level, sentence, then the fields dimmed by their place at the end, and where an
+    error came from unless nobody wants to know."""
+
+    def __init__(self, *, tracebacks: bool = True) -> None:
+        super().__init__()
+        self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, _FIELDS, {})
         tail = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
         moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         text = f"{moment} {record.levelname:<7} {record.getMessage()}  {tail}".rstrip()
-        if record.exc_info:
+        if record.exc_info and self._tracebacks:
             text += "\n" + self.formatException(record.exc_info)
-        return redact(text)
+        return printable(redact(text))
 
 
 class OurHandler(logging.StreamHandler[TextIO]):
     """Only a type of its own, so that it is added once."""
 
 
-def configure(level: str, stream: TextIO | None = None) -> None:
-    """Gives our logger its handler, once: whoever imports us may have set up logging, we do not lean on it."""
+def configure(level: str, stream: TextIO | None = None, *, tracebacks: bool = True) -> None:
+    """Gives our logger its handler, once: whoever imports us may have set up logging, we do not lean on it. Without
+    tracebacks is for a terminal alone."""
     if any(isinstance(handler, OurHandler) for handler in logger.handlers):
         return
     stream = stream or sys.stderr
     handler = OurHandler(stream)
-    handler.setFormatter(TextFormatter() if stream.isatty() else JsonFormatter())
+    handler.setFormatter(TextFormatter(tracebacks=tracebacks) if stream.isatty() else JsonFormatter())
     logger.addHandler(handler)
     logger.setLevel(level)
     logger.propagate = False

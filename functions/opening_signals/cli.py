@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 _SIGNALS = Path(__file__).with_name("signals.sql")
 _SHOWN = ("signal", "at", "source", "title", "organization", "location", "url")
+_SHORTENED = ("source", "title", "organization", "location")
+_LIMIT = 100
+_MOST_COUNTED = 10_000
 _PAGE = 1000
 _NO_SOURCES = "There are no sources yet: name a TOML file with a [[source]] in CRONLEASE_SOURCES."
 
@@ -66,11 +70,21 @@ def _openings(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
     help="How far back.",
 )
 @click.option("--source", default=None, metavar="NAME", help="Only the openings of this source.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    help=f"At most so many; by default {_LIMIT}, and all with --json or --csv.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, an opening a line.")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV with a heading, safe to open in a spreadsheet.")
 @click.pass_obj
-def signals(toolbox: "Toolbox", within: timedelta, source: str | None, as_json: bool, as_csv: bool) -> None:
-    """Show openings that are new, changed or closed."""
+def signals(
+    toolbox: "Toolbox", within: timedelta, source: str | None, limit: int | None, as_json: bool, as_csv: bool
+) -> None:
+    """Show openings that are new, changed or closed.
+
+    A terminal without room for the addresses goes without them: --json and --csv have all there is.
+    """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
     form = "json" if as_json else "csv" if as_csv else None
@@ -83,7 +97,11 @@ def signals(toolbox: "Toolbox", within: timedelta, source: str | None, as_json: 
         with conn.transaction(), conn.cursor("signals") as cursor:
             cursor.itersize = _PAGE
             cursor.execute(_SIGNALS.read_bytes(), {"within": within, "source": source})
-            _print_signals([column.name for column in cursor.description or []], iter(cursor), form)
+            names, rows = [column.name for column in cursor.description or []], iter(cursor)
+            if form is None:
+                _print_table(toolbox, names, rows, limit or _LIMIT)
+            else:
+                (_print_openings if form == "json" else _print_csv)(names, islice(rows, limit))
 
 
 def _names() -> set[str]:
@@ -96,16 +114,22 @@ def _names() -> set[str]:
         return set()
 
 
-def _print_signals(names: Sequence[str], rows: Iterator[Any], form: str | None) -> None:
-    if form == "json":
-        _print_json(dict(zip(names, row, strict=True)) for row in rows)
-    elif form == "csv":
-        _print_csv(names, rows)
-    elif (first := next(rows, None)) is None:
+def _print_table(toolbox: "Toolbox", names: Sequence[str], rows: Iterator[Any], limit: int) -> None:
+    """As many as there may be, and how many more there are."""
+    if (first := next(rows, None)) is None:
         click.echo("No opening came, changed or closed in that time.")
-    else:
-        places = [names.index(name) for name in _SHOWN]
-        _print(lines(_SHOWN, ([row[place] for place in places] for row in chain([first], rows))))
+        return
+    places = [names.index(name) for name in _SHOWN]
+    chosen = ([row[place] for place in places] for row in islice(chain([first], rows), limit))
+    # Half an address is none.
+    _print(lines(_SHOWN, chosen, partial(toolbox.fit, cut=_SHORTENED, spare=("url",))))
+    if more := sum(1 for _ in islice(rows, _MOST_COUNTED)):
+        there = f"{'at least ' if more == _MOST_COUNTED else ''}{more}"
+        click.echo(f"{there} more: --limit shows more than {limit}.", err=True)
+
+
+def _print_openings(names: Sequence[str], rows: Iterable[Any]) -> None:
+    _print_json(dict(zip(names, row, strict=True)) for row in rows)
 
 
 @click.group("sources")
@@ -149,7 +173,7 @@ def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_js
     if as_json:
         _print_json(map(check.fields, checked))
     elif checked:
-        _print(lines(check.HEADING, map(check.row, checked)))
+        _print(lines(check.HEADING, map(check.row, checked), partial(toolbox.fit, cut=("name",), spare=())))
         _print(cell(note) for found in checked for note in check.notes(found))
     if name is None and (told := _strays(toolbox, {source.name for source in chosen})):
         click.echo(cell(told), err=as_json)

@@ -1,7 +1,7 @@
 """Rows as lines of text for a terminal, and cells fit for a spreadsheet. Feeds write what they like: nothing that is
 not printable gets through."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from unicodedata import category
@@ -11,16 +11,30 @@ _PAGE = 500
 _WIDEST = 40
 
 
-def lines(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+def _as_they_are(widths: dict[str, int]) -> dict[str, int]:
+    return widths
+
+
+def lines(
+    names: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    fit: Callable[[dict[str, int]], dict[str, int]] = _as_they_are,
+) -> Iterator[str]:
     """A line per row under a heading. The first rows decide how wide the columns are, so that any number of rows
-    takes no memory; a longer cell is cut, except in the last column, where an address must stay whole."""
+    takes no memory; a longer cell is cut, except in the last column, where an address must stay whole. `fit` says
+    which columns stay and how wide they are."""
     coming = ([cell(value) for value in row] for row in rows)
     first = [list(names), *islice(coming, _PAGE)]
-    widths = [min(max(map(len, column)), _WIDEST) for column in zip(*first, strict=True)]
-    first.insert(1, ["-" * width for width in widths])
+    found = [max(map(len, column)) for column in zip(*first, strict=True)]
+    last = names[-1]
+    widths = fit(
+        {name: width if name == last else min(width, _WIDEST) for name, width in zip(names, found, strict=True)}
+    )
+    first.insert(1, ["-" * min(widths.get(name, 0), _WIDEST) for name in names])
+    # The last one stays whole wherever it stays.
+    kept = [(place, widths[name], name == last) for place, name in enumerate(names) if name in widths]
     for row in chain(first, coming):
-        *others, last = row
-        yield "  ".join([*map(_fitted, others, widths), last]).rstrip()
+        yield "  ".join(row[place] if whole else _fitted(row[place], width) for place, width, whole in kept).rstrip()
 
 
 def cell(value: object) -> str:

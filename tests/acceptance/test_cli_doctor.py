@@ -25,7 +25,14 @@ from tests.integration.conftest import Room
 
 DEFINITION: dict[str, Any] = {
     "functions": {"tick": {"lease": "300s", "max_run": "285s", "request_timeout": "300s"}},
-    "jobs": {"tick": {"function": "tick", "attempt_deadline": "320s"}},
+    "jobs": {
+        "tick": {
+            "function": "tick",
+            "schedule": "*/5 * * * *",
+            "time_zone": "Etc/UTC",
+            "attempt_deadline": "320s",
+        }
+    },
 }
 
 
@@ -49,7 +56,7 @@ class Doctor:
         told = json.loads(out)
         levels = [finding["level"] for finding in told["findings"]]
         assert (status, told["ok"]) == ((1, False) if "broken" in levels else (0, True))
-        found = [finding for finding in told["findings"] if finding["level"] != "ok"]
+        found = [finding for finding in told["findings"] if finding["level"] in ("warning", "broken")]
         assert all(finding["fix"] for finding in found)
         said: dict[str, tuple[str, str]] = {}
         for finding in found:
@@ -67,7 +74,8 @@ def test_nothing_is_wrong_with_a_database_that_migrate_has_made(doctor: Doctor) 
     assert doctor.finds() == {}
     *lines, last = doctor.shell.says_quickly("doctor").splitlines()
     assert last == "0 broken, 0 warnings."
-    assert all(line.startswith("ok ") for line in lines)
+    others = [line for line in lines if not line.startswith("ok ")]
+    assert [line.split()[:4] for line in others] == [["info", "actions", "not", "looked"]]
 
 
 def test_a_database_that_is_down_or_not_to_be_read_is_broken_and_keeps_its_password(tmp_path: Path) -> None:
@@ -79,6 +87,10 @@ def test_a_database_that_is_down_or_not_to_be_read_is_broken_and_keeps_its_passw
         False,
     )
     assert doctor.finds(DATABASE_URL="postgresql://me:open/sesame@h/d")["connection"][0] == "broken"
+    del doctor.shell.environment["DATABASE_URL"]
+    doctor.shell.environment |= {"PGHOST": "127.0.0.1", "PGPORT": "1"}
+    assert "fix: check PGHOST, PGPORT, that the server is up" in doctor.shell.quickly("doctor")[1]
+    assert doctor.shell.quickly("runs")[2].endswith(": check PGHOST, PGPORT and that the server is up\n")
 
 
 def test_an_empty_database_is_a_warning_unless_nobody_may_migrate(empty_dsn: str, tmp_path: Path) -> None:
@@ -96,6 +108,27 @@ def test_a_schema_that_has_drifted_is_broken(doctor: Doctor, room: Room) -> None
         "broken",
         "migration 0003_opening_signals was changed after it was applied",
     )
+
+
+def test_what_migrate_cannot_mend_is_to_be_mended_by_hand(doctor: Doctor, room: Room) -> None:
+    room.query("drop view refresh_status cascade")
+    assert doctor.shell.quickly("migrate", "--check")[1].endswith(
+        "Fix: run `cronlease migrate` as the owner of the schema.\n"
+    )
+    room.query("alter table refresh_schedule drop column paused_reason")
+    found = doctor.finds()
+    assert set(found) == {"schema"}
+    assert "refresh_status cannot be made: column s.paused_reason does not exist" in found["schema"][1]
+    status, out, _ = doctor.shell.quickly("doctor")
+    by_hand = "a table is not as the migrations left it: put back by hand what is gone"
+    assert (status, f"fix: {by_hand}" in out) == (1, True)
+    status, out, err = doctor.shell.quickly("migrate")
+    assert (status, out) == (1, "")
+    assert err.startswith(f"Error: column s.paused_reason does not exist: {by_hand}")
+    # And that is all that it takes.
+    room.query("alter table refresh_schedule add column paused_reason text")
+    assert doctor.shell.quickly("migrate")[0] == 0
+    assert doctor.finds() == {}
 
 
 @pytest.fixture
@@ -205,6 +238,8 @@ def test_a_cadence_that_cannot_be_read_is_broken(doctor: Doctor, room: Room) -> 
         (("jobs", "tick", "attempt_deadline"), "290s", "broken", "gives up after 290s, before the platform does"),
         (("jobs", "tick", "attempt_deadline"), "1900s", "broken", "the scheduler refuses that"),
         (("jobs", "tick", "function"), "nobody", "broken", "there is no function nobody"),
+        (("jobs", "tick", "schedule"), "61 * * * *", "broken", "tick: '61 * * * *' is no cron expression"),
+        (("jobs", "tick", "time_zone"), "Mars", "broken", "tick: 'Mars' is no time zone"),
     ],
 )
 def test_time_limits_of_a_deployment_that_do_not_fit_are_found(
@@ -272,6 +307,8 @@ def test_each_function_of_the_source_is_held_to_its_own_lease(doctor: Doctor, tm
     )
     said = "tick: the lease of its decorator is 1h, so a killed run blocks for longer than it could have run"
     assert found["deployment"] == ("warning", said)
+    status, out, _ = doctor.shell("doctor", "--source", str(ACTIONS), "--jobs", str(tmp_path / "jobs.json"))
+    assert f"fix: declare it there, or take tick out of {tmp_path / 'jobs.json'}\n" in out
 
 
 def test_a_runner_and_a_reader_are_told_what_they_cannot_see(doctor: Doctor, room: Room) -> None:

@@ -165,6 +165,8 @@ def test_a_trigger_here_makes_what_is_missing_and_says_how_it_ended(empty_dsn: s
         ),
         (["--url", "http://127.0.0.1:1", "--token", "x", "--identity"], {}, 2, "exclude each other"),
         (["--token", "x"], {}, 2, "a token is for --url"),
+        (["--url", "http://127.0.0.1:1", "--target", "tick"], {}, 2, "--target is for a function here: with --url"),
+        (["--url", "http://127.0.0.1:1"], {"FUNCTION_TARGET": "tick"}, 1, "http://127.0.0.1:1 cannot be reached: "),
     ],
 )
 def test_what_a_trigger_cannot_do_is_one_sentence(

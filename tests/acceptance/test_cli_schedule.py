@@ -3,7 +3,7 @@
 import json
 import signal
 import subprocess
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,6 +13,29 @@ import pytest
 from cronlease.registry import load_source
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room, wait_until
+
+GATED = """
+import asyncio
+from pathlib import Path
+
+from cronlease import Run, scheduled
+
+
+async def wait(run: Run) -> None:
+    Path(run.args["gate"]).touch()
+    while Path(run.args["gate"]).exists():
+        await asyncio.sleep(0.02)
+
+
+@scheduled
+async def gated1(run: Run) -> None:
+    await wait(run)
+
+
+@scheduled
+async def gated2(run: Run) -> None:
+    await wait(run)
+"""
 
 
 @pytest.fixture
@@ -64,6 +87,10 @@ def test_a_failing_action_is_pending_again_after_a_backoff(cronlease: Shell, roo
 def test_a_paused_schedule_does_not_run_until_it_is_resumed(cronlease: Shell, room: Room) -> None:
     schedule(room, "a")
     assert cronlease.says_quickly("schedule", "pause", "a", "--reason", "the feed is down") == '"a" is paused\n'
+    assert cronlease.says_quickly("schedule", "pause", "a") == '"a" was paused already\n'
+    said = cronlease.says_quickly("schedule", "pause", "a", "--reason", "moving\x07")
+    assert said == '"a" was paused already, and the reason is now: moving?\n'
+    assert room.query("select paused_reason from refresh_schedule") == [("moving\x07",)]
     said = cronlease.says("schedule", "run", "a", "--force")
     assert said == "a: skipped, paused\n  `cronlease schedule resume a` lets it run again\n"
     assert cronlease.says_quickly("schedule", "resume", "a") == '"a" is resumed, due now\n'
@@ -166,12 +193,33 @@ def test_a_worker_runs_what_is_due_and_finishes_it_when_told_to_stop(
     assert statuses(room, "too-late") == []
 
 
-def test_without_a_configured_database_it_is_the_embedded_one() -> None:
-    with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
-        Path(place).chmod(0o755)
+def test_without_a_configured_database_it_is_the_embedded_one_for_as_long_as_anybody_uses_it(
+    place: Path, tmp_path: Path
+) -> None:
+    source, gates = tmp_path / "main.py", [tmp_path / "gate1", tmp_path / "gate2"]
+    source.write_text(GATED)
+    shell = Shell(None, place)
+
+    def triggered(number: int) -> subprocess.Popen[str]:
+        words = ("--target", f"gated{number + 1}", "--args", json.dumps({"gate": str(gates[number])}))
+        process = shell.start("trigger", "--source", str(source), *words)
+        wait_until(gates[number].exists, 30)
+        return process
+
+    with ExitStack() as stack:
+        owner, guest = stack.enter_context(triggered(0)), stack.enter_context(triggered(1))
+        stack.callback(gates[1].unlink, missing_ok=True)
+        gates[0].unlink()
+        assert owner.stdout
+        assert owner.stdout.readline().startswith("gated1: success")
+        assert owner.stderr
+        assert "another cronlease still uses the embedded PostgreSQL" in owner.stderr.readline()
         create = ("schedule", "create", "a", "--action", "note", "--at", "2036-12-24T18:00+01:00", "--json")
-        told = json.loads(Shell(None, Path(place)).says(*create))
+        told = json.loads(shell.says(*create))
         assert told == {"function": "a", "next_run_at": "2036-12-24T17:00:00+00:00"}
+        gates[1].unlink()
+        assert guest.communicate(timeout=30)[0].startswith("gated2: success")
+        assert owner.wait(30) == 0
 
 
 def refused(dsn: str, *words: str) -> tuple[int, str]:

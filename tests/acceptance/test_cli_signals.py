@@ -134,6 +134,21 @@ def test_since_and_source_choose(signals: Shell) -> None:
     assert fates(signals.says("signals", "--source", "globex", "--json")) == [("closed", "4")]
 
 
+def test_a_limit_says_how_many_more_there_are_and_json_has_all_unless_one_is_asked_for(
+    signals: Shell, conn: psycopg.Connection[Any]
+) -> None:
+    done = signals("signals", "--limit", "3")
+    assert (len(done.stdout.splitlines()), done.stderr) == (5, "1 more: --limit shows more than 3.\n")
+    conn.execute(
+        "insert into opening_signals (source, external_id, title, url)"
+        " select 'many', n::text, 'Clerk', 'https://boards.example' from generate_series(1, 120) n"
+    )
+    done = signals("signals")
+    assert (len(done.stdout.splitlines()), done.stderr) == (102, "24 more: --limit shows more than 100.\n")
+    assert len(fates(signals.says("signals", "--json"))) == 124
+    assert len(fates(signals.says("signals", "--json", "--limit", "7"))) == 7
+
+
 def test_nothing_to_show_is_said_in_the_form_asked_for(signals: Shell) -> None:
     nothing = ("signals", "--source", "globex", "--since", "1m")
     assert signals.says(*nothing) == "No opening came, changed or closed in that time.\n"

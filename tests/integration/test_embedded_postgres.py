@@ -23,7 +23,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from cronlease.emulator.postgres import EmbeddedPostgres
-with EmbeddedPostgres.start(Path(sys.argv[1]), fsync=False) as server:
+with EmbeddedPostgres.start(Path(sys.argv[1]), fsync=False, keep="keep" in sys.argv) as server:
     print(server.owned, server.pid, server.dsn, flush=True)
     sys.stdin.read()
 """
@@ -55,10 +55,12 @@ def processes_in(directory: Path) -> list[int]:
 
 
 @contextmanager
-def another_process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], Callable[[], tuple[bool, int, str]]]]:
+def another_process(
+    data_dir: Path, *words: str
+) -> Iterator[tuple[subprocess.Popen[str], Callable[[], tuple[bool, int, str]]]]:
     """A process that starts or joins the server and keeps it until its input ends."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", OWNER, str(data_dir)]
+    command = [sys.executable, "-c", OWNER, str(data_dir), *words]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
@@ -262,3 +264,30 @@ def test_a_restart_is_a_crash_that_keeps_the_address_and_what_was_committed(data
     log = (data_dir / "postgres.log").read_text()
     assert "received immediate shutdown request" in log
     assert "automatic recovery in progress" in log
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no shared lock")
+def test_an_owner_waits_for_who_keeps_its_server_and_not_for_the_dead(data_dir: Path) -> None:
+    said: list[str] = []
+    with (
+        EmbeddedPostgres.start(data_dir, fsync=False) as server,
+        another_process(data_dir, "keep") as (killed, keeps),
+    ):
+        assert not keeps()[0]
+        # In this process, too: such a lock is the descriptor's.
+        guest = EmbeddedPostgres.start(data_dir, keep=True)
+
+        def told() -> None:
+            said.append("waits")
+            with psycopg.connect(guest.dsn) as conn:
+                conn.execute("select 1")
+            killed.kill()
+            guest.stop()
+
+        server.stop_when_free(told, patience=0)
+    assert said == ["waits"]
+    assert processes_in(data_dir) == []
+    with EmbeddedPostgres.start(data_dir, fsync=False, keep=True) as successor:
+        assert successor.owned
+        successor.stop_when_free(lambda: said.append("waits for itself"), patience=0)
+    assert said == ["waits"]

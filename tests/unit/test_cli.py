@@ -20,8 +20,11 @@ def boom() -> Iterator[None]:
     """A verb with a mistake in it."""
 
     @main.command("boom")
-    def boom_command() -> None:
-        raise LookupError("postgresql://me:opensesame@host/db")
+    @click.option("--sentence")
+    def boom_command(sentence: str | None) -> None:
+        if sentence:
+            raise click.ClickException(sentence)
+        raise LookupError("postgresql://me:opensesame@host/db\x1b[2J")
 
     yield
     del main.commands["boom"]
@@ -58,7 +61,10 @@ def test_every_verb_can_print_json() -> None:
 def test_an_unforeseen_error_is_one_sentence_without_debug() -> None:
     done = CliRunner().invoke(main, ["boom"])
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == ("Error: an unforeseen error, LookupError: postgresql://***@host/db: --debug shows where\n")
+    assert done.stderr == (
+        "Error: an unforeseen error, LookupError: postgresql://***@host/db?[2J: --debug shows where\n"
+    )
+    assert CliRunner().invoke(main, ["boom", "--sentence", "no\x1b[2J"]).stderr == "Error: no?[2J\n"
 
 
 def test_a_run_that_could_not_even_write_its_end_is_one_sentence() -> None:
@@ -69,11 +75,12 @@ def test_a_run_that_could_not_even_write_its_end_is_one_sentence() -> None:
 @pytest.mark.usefixtures("boom")
 @pytest.mark.parametrize(("words", "environment"), [(["--debug"], {}), ([], {"CRONLEASE_DEBUG": "1"})])
 def test_with_debug_it_is_a_traceback_without_secrets(words: list[str], environment: dict[str, str]) -> None:
-    done = CliRunner().invoke(main, [*words, "boom"], env=environment)
+    done = CliRunner().invoke(main, [*words, "boom"], env=environment, color=True)
     assert done.exit_code == 1
     assert "Traceback (most recent call last)" in done.stderr
     assert "in boom_command" in done.stderr
     assert "opensesame" not in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 def test_no_color_turns_colours_off_even_on_a_terminal() -> None:

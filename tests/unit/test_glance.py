@@ -1,6 +1,7 @@
 """The schedules at a glance, plain and in the live view. The time is the database's, given by hand."""
 
 import io
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -99,3 +100,13 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
         view = View(console)
         view.show(glance(row, seconds=[1.0] * 12))
         assert {title for title in ("holder", "durations") if title in drawn(view, console)} == seen
+
+
+def test_a_long_name_takes_no_other_column_away() -> None:
+    for width, letters in ((80, "n{12,38}"), (130, "n{39}")):
+        console = Console(file=io.StringIO(), width=width, no_color=True)
+        view = View(console)
+        view.show(glance(schedule("n" * 300, "dispatching", last_status="failed", last_error="boom")))
+        said = drawn(view, console)
+        assert re.search(f" {letters}… +dispatching", said), said
+        assert re.search(f"\n{letters}…: boom", said), said

@@ -84,6 +84,18 @@ def test_in_a_terminal_a_line_is_a_sentence() -> None:
     assert "WARNING Skipped f: paused  action=run_skipped reason=paused" in stream.getvalue()
 
 
+@pytest.mark.parametrize("tracebacks", [True, False])
+def test_a_job_s_error_cannot_move_the_cursor_of_a_terminal(tracebacks: bool) -> None:
+    stream = Terminal()
+    logs.configure("INFO", stream, tracebacks=tracebacks)
+    error = ValueError("\x1b[2Jlost\r\x9b1m\u202e\u00a0\n\tkept")
+    logs.log(logging.ERROR, f"It did not end well: {error}", action="run_failed", cause=error)
+    said = stream.getvalue()
+    assert "It did not end well: ?[2Jlost ?1m? \n\tkept" in said
+    assert all(char.isprintable() or char in "\n\t" for char in said)
+    assert ("ValueError: ?[2Jlost" in said) == tracebacks
+
+
 def test_a_level_below_the_configured_one_is_silent() -> None:
     stream = io.StringIO()
     logs.configure("INFO", stream)

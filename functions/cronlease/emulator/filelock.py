@@ -16,8 +16,11 @@ class FileLock:
         self.descriptor = descriptor
 
     @classmethod
-    def take(cls, path: Path) -> Self | None:
-        """The lock, or None when somebody else holds it."""
+    def take(cls, path: Path, *, shared: bool = False) -> Self | None:
+        """The lock, or None when somebody else holds it. A shared one is held by any number, and then by nobody
+        alone; there is none on Windows."""
+        if shared and sys.platform == "win32":
+            return None
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if sys.platform == "win32":
@@ -27,7 +30,7 @@ class FileLock:
             else:
                 import fcntl
 
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             os.close(descriptor)
             return None

@@ -1,11 +1,13 @@
 """An embedded PostgreSQL: one server per data directory, a direct child of the process that started it.
 
-A second process in the same directory joins the running server and never stops it. Connections go over
-loopback with a random password that is kept in the cluster: who can read the cluster may connect.
+A second process in the same directory joins the running server and never stops it; its owner may wait for those
+who keep it. Connections go over loopback with a random password that is kept in the cluster: who can read the cluster
+may connect.
 """
 
 import atexit
 import contextlib
+import math
 import os
 import shlex
 import signal
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,6 +51,7 @@ __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "default_data_dir", "whe
 _DATABASE = "cronlease"
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.005
+_LOOK_AGAIN_SECONDS = 0.05
 _PORT_ATTEMPTS = 5
 _LOG_BYTES = 1_000_000
 
@@ -67,13 +71,15 @@ class EmbeddedPostgres:
         self._starter = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
         self._alive: FileLock | None = None
+        self._kept: FileLock | None = None
         self._password = ""
         self.port = 0
         self.pid = 0
 
     @classmethod
-    def start(cls, data_dir: Path, *, bin_dir: Path | None = None, fsync: bool = True) -> Self:
-        """Starts the server of this data directory, making the cluster if there is none, or joins the running one."""
+    def start(cls, data_dir: Path, *, bin_dir: Path | None = None, fsync: bool = True, keep: bool = False) -> Self:
+        """Starts the server of this data directory, making the cluster if there is none, or joins the running one,
+        and can keep that: stop_when_free of its owner waits for our stop(), or for the end of this process."""
         data_dir = data_dir.absolute()
         try:
             account = server_account(data_dir / "cluster")
@@ -82,6 +88,8 @@ class EmbeddedPostgres:
                 programs = reachable_bin_dir(bin_dir or wheel_bin_dir(), account, data_dir)
                 server = cls(data_dir, programs, account, fsync=fsync)
                 server._start_or_join()
+                if keep and not server.owned:
+                    server._kept = FileLock.take(data_dir / "kept.lock", shared=True)
         except (OSError, subprocess.SubprocessError, psycopg.Error) as error:
             raise EmbeddedPostgresError(
                 f"the embedded PostgreSQL in {data_dir} cannot be used: {str(error).strip()};"
@@ -143,8 +151,28 @@ class EmbeddedPostgres:
         except OSError as error:
             raise EmbeddedPostgresError(f"the embedded PostgreSQL does not start again: {error}") from error
 
+    def stop_when_free(self, told: Callable[[], None] = lambda: None, patience: float = 1.0) -> None:
+        """The same as stop(), once nobody keeps the server; `told` is called if that takes longer than so many
+        seconds."""
+        told_at = time.monotonic() + patience
+        while self.owned:
+            # Under this lock nobody joins: whoever comes now finds either a server that stays, or none.
+            with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
+                if (free := FileLock.take(self._data_dir / "kept.lock")) is not None:
+                    with free:
+                        self.stop()
+                    return
+            if time.monotonic() > told_at:
+                told()
+                told_at = math.inf
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        self.stop()
+
     def stop(self) -> None:
-        """Ends an owned server and waits for its end; any number of times."""
+        """Ends an owned server and waits for its end, or lets go of a kept one; any number of times."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
         process = self._process
         if process is None or os.getpid() != self._starter:  # a fork of the owner owns nothing
             return

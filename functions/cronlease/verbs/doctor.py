@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cronlease.conninfo import configured_by
 from cronlease.job import Job
 from cronlease.logs import redact
 from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble
 from cronlease.verbs import doctor_database, doctor_deployment, doctor_environment, options, show
-from cronlease.verbs.finding import BROKEN, OK, WARNING, Finding, broken
+from cronlease.verbs.finding import BROKEN, INFO, OK, WARNING, Finding, broken
 from cronlease.verbs.source import load_jobs
 from cronlease.verbs.table import shown
 from cronlease.verbs.words import counted
@@ -20,7 +21,7 @@ from cronlease.verbs.words import counted
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
 
-_COLOURS = {OK: "green", WARNING: "yellow", BROKEN: "red"}
+_COLOURS = {OK: "green", INFO: "blue", WARNING: "yellow", BROKEN: "red"}
 
 
 @click.command("doctor")
@@ -99,7 +100,7 @@ def _database(
             yield from doctor_database.look(conn, settings, known)
             scheduled |= doctor_database.scheduled(conn)
     except click.ClickException as error:
-        fix = "check DATABASE_URL, that the server is up, and that it lets this host and role in"
+        fix = f"check {configured_by()}, that the server is up, and that it lets this host and role in"
         if place == "embedded":
             fix = "set DATABASE_URL, or pip install 'cronlease[local]'"
         # Without what the sentence of the command line says to check.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cronlease.database import ask_plain
 from cronlease.migrate import MigrationError, state
 from cronlease.settings import Settings
-from cronlease.trouble import DatabaseTrouble, NotPermitted
+from cronlease.trouble import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.verbs.drift import MIGRATE, drift
-from cronlease.verbs.finding import Finding, broken, ok, warning
+from cronlease.verbs.finding import Finding, broken, info, ok, warning
 from cronlease.verbs.roles import READER, RUNNER, lacks
 from cronlease.verbs.words import counted
 from cronlease.wall import Query
@@ -46,6 +46,8 @@ def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | N
         yield from _tried("cadences", lambda: _cadences(conn))
         if known is not None:
             yield from _tried("actions", lambda: _actions(conn, known))
+        else:
+            yield info("actions", "not looked at: with --source main.py it says which schedules that cannot run")
 
 
 def scheduled(conn: "Connection[Any]") -> set[str]:
@@ -60,6 +62,9 @@ def _tried(check: str, findings: Callable[[], Iterator[Finding]]) -> Iterator[Fi
     """Trouble in one check is a finding, and the others go on."""
     try:
         yield from findings()
+    except SchemaMissing:
+        # What is missing is a finding of the schema's already.
+        return
     except DatabaseTrouble as trouble:
         yield warning(check, f"this role cannot look at it: {trouble}", _OWNER)
 

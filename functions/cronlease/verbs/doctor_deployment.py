@@ -1,4 +1,4 @@
-"""What the doctor says of a jobs.json: whether lease, platform timeout and attempt deadline fit each other."""
+"""What the doctor says of a jobs.json: whether its times can be read, and its time limits fit each other."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cronlease.cadence import duration, written
+from cronlease.emulator.cron import Cron
 from cronlease.job import Job
 from cronlease.settings import load
 from cronlease.verbs.finding import Finding, broken, ok, warning
@@ -21,7 +22,7 @@ def look(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
     """Known are the functions of the source, where one was given."""
     try:
         document = json.loads(path.read_text("utf-8"))
-        found = [*_functions(document, known), *_jobs(document)]
+        found = [*_functions(document, known, path), *_jobs(document)]
     except OSError as error:
         yield broken(_CHECK, f"{path} cannot be read: {error.strerror}", "pass the path of a jobs.json with --jobs")
     except json.JSONDecodeError as error:
@@ -35,7 +36,7 @@ def look(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
         yield from found or [ok(_CHECK, f"the time limits in {path} fit each other")]
 
 
-def _functions(document: dict[str, Any], known: Mapping[str, Job] | None) -> Iterator[Finding]:
+def _functions(document: dict[str, Any], known: Mapping[str, Job] | None, path: Path) -> Iterator[Finding]:
     for name, function in document["functions"].items():
         lease, max_run, timeout = (duration(function[field]) for field in ("lease", "max_run", "request_timeout"))
         said_by = "lease"
@@ -43,7 +44,8 @@ def _functions(document: dict[str, Any], known: Mapping[str, Job] | None) -> Ite
             # The decorator's: it wins over what the environment is given from here.
             lease, said_by = known[name].limits.lease, "the lease of its decorator"
         if known is not None and name not in known:
-            yield broken(_CHECK, f"{name} is no function of the source", f"declare it, or take {name} out")
+            fix = f"declare it there, or take {name} out of {path}"
+            yield broken(_CHECK, f"{name} is no function of the source", fix)
         if max_run >= timeout:
             said = f"{name}: max_run is {written(max_run)}, but the platform ends a request after {written(timeout)}"
             yield broken(_CHECK, said, "make max_run shorter than request_timeout: a run then says how it ended")
@@ -57,6 +59,11 @@ def _functions(document: dict[str, Any], known: Mapping[str, Job] | None) -> Ite
 
 def _jobs(document: dict[str, Any]) -> Iterator[Finding]:
     for name, job in document["jobs"].items():
+        try:
+            Cron.parse(job["schedule"], job["time_zone"])
+        except ValueError as error:
+            said, _, fix = str(error).partition(": ")
+            yield broken(_CHECK, f"{name}: {said}", fix)
         function = document["functions"].get(job["function"])
         if function is None:
             yield broken(_CHECK, f"{name}: there is no function {job['function']}", "name one of the functions")

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 MIGRATE = "run `cronlease migrate` as the owner of the schema"
+REPAIR = (
+    "a table is not as the migrations left it: put back by hand what is gone, or restore the table from a backup,"
+    " and then migrate"
+)
 _OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
 _PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
 
@@ -32,6 +36,7 @@ class Difference(NamedTuple):
     # Statements before and after the file's own, where it cannot be replaced in place.
     before: list[str]
     after: list[str]
+    can_be_made: bool = True
 
 
 class Drift(NamedTuple):
@@ -48,7 +53,7 @@ class Drift(NamedTuple):
     def fix(self) -> str:
         if self.newer:
             return "install the version that made the database: to migrate with this one would be a step back"
-        return MIGRATE
+        return MIGRATE if all(found.can_be_made for found in self.differences) else REPAIR
 
     def sentences(self) -> list[str]:
         """One for each thing that is behind."""
@@ -78,8 +83,16 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
     with _rolled_back(conn):
         migrations, newer = (pending(conn), from_elsewhere(conn)) if ledger else ([], [])
         files = functions_and_views()
-        found = _as_they_are(conn, files)
-        return Drift(migrations, [each for file in files if (each := _compared(conn, file, found))], newer)
+        found, refused = _as_they_are(conn, files)
+        differences = [each for file in files if (each := _compared(conn, file, found))]
+        if not migrations:
+            # No view looks at another, and every migration has been: what a file lacks is gone from a table.
+            differences = [_judged(each, refused.get(each.file.name)) for each in differences]
+        return Drift(migrations, differences, newer)
+
+
+def _judged(found: Difference, refusal: str | None) -> Difference:
+    return found._replace(what=f"cannot be made: {refusal}", can_be_made=False) if refusal else found
 
 
 @contextmanager
@@ -91,32 +104,34 @@ def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
         conn.rollback()
 
 
-def _as_they_are(conn: "Connection[Any]", files: list[SchemaFile]) -> dict[tuple[str, bool], list[dict[str, str]]]:
-    """By name, and whether it is present or wanted."""
-    texts = [_PLACE.sub(r"\1pg_temp.", file.text, count=1) for file in files]
-    if not _made(conn, "\n".join(texts)):
-        # For one of them there is no table or column, a migration has yet to bring it: it is not as its file says.
-        for text in texts:
-            _made(conn, text)
+def _as_they_are(
+    conn: "Connection[Any]", files: list[SchemaFile]
+) -> tuple[dict[tuple[str, bool], list[dict[str, str]]], dict[str, str]]:
+    """By name, and whether it is present or wanted; and of those that cannot be made, why not."""
+    texts = {file.name: _PLACE.sub(r"\1pg_temp.", file.text, count=1) for file in files}
+    refused = {}
+    if _refusal(conn, "\n".join(texts.values())):
+        # For one of them there is no table or column: it is not as its file says.
+        refused = {name: why for name, text in texts.items() if (why := _refusal(conn, text))}
     names = {"names": [file.name for file in files]}
     text = Path(__file__).with_name("drift.sql").read_text("utf-8")
     by_place: dict[tuple[str, bool], list[dict[str, str]]] = {}
     for row in ask_plain(conn, Query(text, names, lambda row: row[0])):
         by_place.setdefault((row["name"], row["present"]), []).append(row)
-    return by_place
+    return by_place, refused
 
 
-def _made(conn: "Connection[Any]", text: str) -> bool:
-    """Whether that could be made; where not, the transaction goes on as if nobody had tried."""
+def _refusal(conn: "Connection[Any]", text: str) -> str:
+    """Why that cannot be made, or nothing; the transaction then goes on as if nobody had tried."""
     send_plain(conn, "savepoint before")
     try:
         send_plain(conn, text)
     except NotPermitted:
         raise
-    except DatabaseTrouble:
+    except DatabaseTrouble as trouble:
         send_plain(conn, "rollback to savepoint before")
-        return False
-    return True
+        return str(trouble)
+    return ""
 
 
 def _compared(

@@ -1,11 +1,39 @@
-"""The embedded database for a process that stays: the server may have been another process's, and end with it."""
+"""The embedded database: for a verb, and for a process that stays and whose server may have been another's."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import click
+
 from cronlease.database import Database, PooledConnection
-from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError
+from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
 from cronlease.trouble import Unreachable
+
+_WAITS = "another cronlease still uses the embedded PostgreSQL: waiting for it; Ctrl-C ends it now"
+
+
+@contextmanager
+def embedded_url(*, stays: bool) -> Iterator[str]:
+    """The server for as long as the block lasts, and then for as long as other verbs use it. Who stays keeps nobody
+    waiting: it starts a server of its own when one ends under it."""
+    place = default_data_dir() / "postgres"
+    if sys.stderr.isatty() and not place.exists():
+        click.echo(f"Making an embedded PostgreSQL in {place}: that takes a moment, once.", err=True)
+    try:
+        server = EmbeddedPostgres.start(place, keep=not stays)
+    except EmbeddedPostgresError as error:
+        raise click.ClickException(str(error)) from None
+    with server:
+        try:
+            yield server.dsn
+        finally:
+            if not stays:
+                # What the verb has done is done: Ctrl-C ends only the wait.
+                with suppress(KeyboardInterrupt, OSError):
+                    server.stop_when_free(lambda: click.echo(_WAITS, err=True))
 
 
 class EmbeddedDatabase(Database):

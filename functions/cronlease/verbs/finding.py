@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-OK, WARNING, BROKEN = "ok", "warning", "broken"
+OK, INFO, WARNING, BROKEN = "ok", "info", "warning", "broken"
 
 
 class Finding(NamedTuple):
-    """The fix is one sentence; what is in order has none."""
+    """The fix is one sentence; what is in order, or was not looked at (info), has none."""
 
     check: str
     level: str
@@ -16,6 +16,10 @@ class Finding(NamedTuple):
 
 def ok(check: str, said: str) -> Finding:
     return Finding(check, OK, said)
+
+
+def info(check: str, said: str) -> Finding:
+    return Finding(check, INFO, said)
 
 
 def warning(check: str, said: str, fix: str) -> Finding:

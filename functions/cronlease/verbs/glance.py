@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 HEADING = ("name", "state", "holder", "lease left", "next run", "durations", "last result", "error")
+# On a narrow terminal those go that a glance can do without.
+SPARE = ("holder", "durations", "lease left")
 _RECENT = 12
 _ORDER = {"dispatching": 0, "stale": 0, "pending": 1, "paused": 2, "completed": 3}
 

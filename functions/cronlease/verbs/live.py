@@ -10,17 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from cronlease.verbs.brief import short
-from cronlease.verbs.glance import HEADING, Glance
+from cronlease.verbs.glance import HEADING, SPARE, Glance
 from cronlease.verbs.rows import Schedule
-from cronlease.verbs.table import shown
+from cronlease.verbs.table import WIDEST, fit, fitted, shown
 from cronlease.verbs.words import at, counted
 
 _STATES = {"dispatching": "green", "stale": "bold red", "paused": "yellow", "completed": "dim"}
 _RESULTS = {"success": "green", "partial": "yellow", "failed": "red", "abandoned": "red"}
 _REFRESH_PER_SECOND = 4
-_FIRST_TO_GO = ("holder", "durations", "lease left")
-_GAP = 2
 _MOST_ERRORS = 5
+# What the table puts beside its last column.
+_EDGE = 2
 
 
 class View:
@@ -66,13 +66,14 @@ class View:
 
 def _picture(found: list[tuple[Schedule, tuple[str, ...]]], width: int) -> list[Text | Table]:
     """The table, and under it what went wrong: an error is too long for a column."""
-    columns = _fitting([cells for _, cells in found], width)
+    columns = _fitting([cells for _, cells in found], width - _EDGE)
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     errors = []
     for row, cells in found:
         texts = dict(zip(HEADING, map(shown, cells), strict=True))
+        texts["name"] = fitted(texts["name"], columns["name"]).rstrip()
         styles = {"state": _STATES.get(row.state, ""), "last result": _RESULTS.get(row.last_status or "", "")}
         table.add_row(*(Text(texts[column], styles.get(column, "")) for column in columns))
         if texts["error"]:
@@ -81,11 +82,9 @@ def _picture(found: list[tuple[Schedule, tuple[str, ...]]], width: int) -> list[
     return [table, *errors[:_MOST_ERRORS]]
 
 
-def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
-    """The columns for which there is room; on a narrow terminal those go that a glance can do without."""
-    columns = [title for title in HEADING if title != "error"]
+def _fitting(rows: list[tuple[str, ...]], width: int) -> dict[str, int]:
+    """The columns for which there is room, and how wide they are."""
     widths = {column[0]: max(map(len, column)) for column in zip(HEADING, *rows, strict=True)}
-    for title in _FIRST_TO_GO:
-        if sum(widths[column] + _GAP for column in columns) > width:
-            columns.remove(title)
-    return columns
+    del widths["error"]
+    widths["name"] = min(widths["name"], WIDEST)
+    return fit(widths, width, {"name"}, SPARE)

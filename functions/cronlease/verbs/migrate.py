@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from cronlease.conninfo import connect_plain
-from cronlease.migrate import migrate
+from cronlease.migrate import MigrationError, migrate
+from cronlease.trouble import SchemaMissing
 from cronlease.verbs import options, show
 from cronlease.verbs.bar import bar
-from cronlease.verbs.drift import Drift, drift
+from cronlease.verbs.drift import REPAIR, Drift, drift
 from cronlease.verbs.roles import READER, RUNNER, look, sentences
 from cronlease.verbs.roles import script as roles_script
 
@@ -43,7 +44,12 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
     with toolbox.database_url() as url:
         before = _roles(url) if roles else {}
         with bar("migrating") as shown:
-            applied = migrate(url, partial(shown.tell, "migrating"), roles=roles)
+            try:
+                applied = migrate(url, partial(shown.tell, "migrating"), roles=roles)
+            except MigrationError as error:
+                if isinstance(error.__cause__, SchemaMissing):
+                    raise MigrationError(f"{error}: {REPAIR}") from error
+                raise
     made = {role: "kept up" if lacking is not None else "made" for role, lacking in before.items()}
     if as_json:
         show.as_json({"applied": applied, **({"roles": made} if roles else {})})

@@ -1,6 +1,5 @@
 """`cronlease schedule run NAME`: one hit at a schedule, from here."""
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,7 @@ from uuid import uuid4
 
 import click
 
-from cronlease import cascade
+from cronlease import cascade, lifecycle
 from cronlease.conninfo import connect_plain
 from cronlease.database import Database
 from cronlease.job import Hit, Job
@@ -52,8 +51,8 @@ def run_command(
     hit = Hit(force=force, args=args)
     with toolbox.database_url() as url:
         job = _job_of(url, name, jobs, source)
-        outcome = asyncio.run(run_here(job, hit, url, settings, name, jobs))
-    show.outcome(outcome, in_json=as_json)
+        outcome = lifecycle.run(run_here(job, hit, url, settings, name, jobs))
+        show.outcome(outcome, in_json=as_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
 

@@ -1,6 +1,5 @@
 """`cronlease run-due`: the run-due door for a crontab or a timer."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cronlease import cascade
+from cronlease import cascade, lifecycle
 from cronlease.cadence import Every
 from cronlease.conninfo import connect_plain
 from cronlease.database import Database
@@ -51,22 +50,26 @@ def run_due_command(toolbox: "Toolbox", source: Path | None, as_json: bool) -> N
     settings = toolbox.settings()
     show.configure_logs(settings)
     jobs = load_jobs(source)
-    # The URL is read inside, too: one that cannot be read is one sentence there.
-    with toolbox.troubles(), only_one(settings) as alone:
+    # The lock is let go first: an embedded server may have to wait for who else uses it.
+    with toolbox.database_url() as url, only_one(settings) as alone:
         if not alone:
             show.say({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
             return
-        with toolbox.database_url() as url:
-            report = asyncio.run(_run_due(jobs, url, settings, _quiet if as_json else _tell))
-            unreadable = [] if report.reason else _unreadable(url)
+        report = lifecycle.run(_run_due(jobs, url, settings, _quiet if as_json else _tell))
+        _print(report, [] if report.reason else _unreadable(url), as_json)
+    if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
+        raise click.exceptions.Exit(1)
+
+
+def _print(report: Report, unreadable: list[str], as_json: bool) -> None:
     document = report.as_json()
     document["skipped"] += [{"function": name, "reason": SkipReason.SCHEDULE_READ_ERROR} for name in unreadable]
     show.say(document, _summary(report), in_json=as_json)
+    if report.failed and not as_json and not show.shows_where():
+        click.echo(f"  {show.WHERE}")
     if unreadable and not as_json:
         show.text(f"These cannot run, what is in the column every is no cadence: {', '.join(unreadable)}")
         click.echo("  `cronlease explain NAME` says what mends it")
-    if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
-        raise click.exceptions.Exit(1)
 
 
 async def _run_due(
@@ -107,7 +110,7 @@ def _is_band(text: str) -> bool:
 
 
 def _tell(outcome: Outcome) -> None:
-    show.outcome(outcome, in_json=False)
+    show.outcome(outcome, in_json=False, one_of_many=True)
 
 
 def _quiet(_: Outcome) -> None: ...

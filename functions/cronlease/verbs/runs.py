@@ -49,7 +49,7 @@ def runs_command(
     elif not found:
         click.echo("There are no such runs." if status or within else "There are no runs yet.")
     else:
-        for line in lines(_HEADING, [_cells(run) for run in found]):
+        for line in lines(_HEADING, [_cells(run) for run in found], cut=("name", "error"), spare=("trigger", "did")):
             click.echo(line)
         if len(found) == limit:
             show.may_be_more(limit)

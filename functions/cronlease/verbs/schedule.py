@@ -45,7 +45,8 @@ def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: boo
         click.echo("There are no such schedules." if state else "There are no schedules yet.")
     else:
         heading = ("name", "state", "action", "every", "runs", "last", "next run")
-        for line in lines(heading, [_cells(row, show.next_run(row, now)) for row in found]):
+        cells = [_cells(row, show.next_run(row, now)) for row in found]
+        for line in lines(heading, cells, cut=("name", "action", "next run"), spare=("runs",)):
             click.echo(line)
         if len(found) == limit:
             show.may_be_more(limit)
@@ -72,7 +73,8 @@ def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
             show.text(f"{field:<14} {at(value) if hasattr(value, 'astimezone') else show.plain(value)}")
     if found.runs:
         heading = ("run", "status", "trigger", "started", "took", "error")
-        for line in ["", *lines(heading, [_past(run) for run in found.runs])]:
+        cells = [_past(run) for run in found.runs]
+        for line in ["", *lines(heading, cells, cut=("run", "error"), spare=("trigger",))]:
             click.echo(line)
 
 
@@ -94,6 +96,8 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
     with toolbox.connection() as conn, rows.known(conn, name):
         changed = ask_plain(conn, pause_refresh(name, reason))
     said = f'"{name}" is paused' if changed else f'"{name}" was paused already'
+    if reason is not None and not changed:
+        said += f", and the reason is now: {reason}"
     show.say({"function": name, "paused": True, "changed": changed}, said, in_json=as_json)
 
 

@@ -10,12 +10,13 @@ from typing import Any, TextIO, cast
 import click
 
 from cronlease import cascade, logs
-from cronlease.outcome import Outcome, SkipReason
+from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.settings import Settings
 from cronlease.verbs.rows import Schedule
 from cronlease.verbs.table import shown
 from cronlease.verbs.words import at, beside, relative, resume
 
+WHERE = "`cronlease --debug ...` shows where"
 _SAID_BY_VERBS = {"run_skipped", "run_interrupted", "run_lease_lost"}
 
 
@@ -54,17 +55,20 @@ def next_run(row: Schedule, now: datetime) -> str:
     return f"due {relative(row.next_run_at, now)}" if row.next_run_at else "never due"
 
 
-def outcome(found: Outcome, *, in_json: bool) -> None:
-    """How a run here ended, in the form asked for."""
+def outcome(found: Outcome, *, in_json: bool, one_of_many: bool = False) -> None:
+    """How a run here ended, in the form asked for. Of many only the last line says how to see more."""
     if in_json:
         as_json(found.as_json())
     else:
-        ended(_outcome_line(found), _hint(found))
+        hint = _hint(found)
+        ended(_outcome_line(found), None if one_of_many and hint == WHERE else hint)
 
 
 def _hint(found: Outcome) -> str | None:
     if found.skipped is SkipReason.PAUSED:
         return resume(found.function)
+    if found.failed is FailReason.FAILED and not shows_where():
+        return WHERE
     # How to force it is on the line itself.
     return None if found.skipped is SkipReason.NOT_DUE else found.hint
 
@@ -103,10 +107,17 @@ def spawned(door: str, document: dict[str, Any], *, in_json: bool) -> None:
 def configure_logs(settings: Settings) -> None:
     """For verbs that say themselves what they did: the log has what went wrong, and more only when asked for it."""
     asked = bool(os.environ.get("CRONLEASE_LOG_LEVEL"))
-    logs.configure(settings.log_level if asked else "WARNING", cast("TextIO", _StandardError()))
+    level = settings.log_level if asked else "WARNING"
+    logs.configure(level, cast("TextIO", _StandardError()), tracebacks=shows_where())
     for handler in logs.logger.handlers:
         if isinstance(handler, logs.OurHandler) and not asked:
             handler.addFilter(_is_news)
+
+
+def shows_where() -> bool:
+    """Whether the log says where an error came from: not to a person who has not asked."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is None or bool(ctx.find_root().params.get("debug")) or not sys.stderr.isatty()
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -13,7 +13,7 @@ from cronlease.conninfo import advised, connect_plain, conninfo_of
 from cronlease.logs import redact
 from cronlease.trouble import DatabaseTrouble
 from cronlease.verbs import options, show
-from cronlease.verbs.glance import HEADING, Glance, look
+from cronlease.verbs.glance import HEADING, SPARE, Glance, look
 from cronlease.verbs.table import lines
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _print(glance: Glance, as_json: bool) -> None:
     elif not glance.schedules:
         click.echo("There are no schedules yet.")
     else:
-        for line in lines(HEADING, [cells for _, cells in glance.cells(glance.now)]):
+        cells = [cells for _, cells in glance.cells(glance.now)]
+        for line in lines(HEADING, cells, cut=("name", "error"), spare=SPARE):
             click.echo(line)
         if glance.is_full:
             show.may_be_more(len(glance.schedules))

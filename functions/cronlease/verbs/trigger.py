@@ -1,6 +1,5 @@
 """`cronlease trigger`: one hit at a function, in this process or over HTTP."""
 
-import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from uuid import uuid4
 
 import click
 
-from cronlease import cascade
+from cronlease import cascade, lifecycle
 from cronlease.job import Hit
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.verbs import options, show
@@ -47,11 +46,20 @@ def trigger_command(
         outcome = Outcome(given["target"] or "trigger", uuid4(), skipped=SkipReason.SPAWNED, hint=cascade.HINT)
         show.spawned(outcome.function, outcome.as_json(), in_json=as_json)
     elif url is not None:
+        _refuse_what_is_for_here()
         _over_http(url, {"force": force, "args": args}, as_json, **given)
     elif given["token"] or given["token_file"] or given["identity"]:
         raise click.UsageError("a token is for --url: here nobody asks for one")
     else:
         _here(toolbox, Hit(force=force, args=args), given["source"], given["target"], as_json)
+
+
+def _refuse_what_is_for_here() -> None:
+    """Only what was written there: the environment may name a function for other verbs."""
+    ctx = click.get_current_context()
+    for name in ("target", "source"):
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is for a function here: with --url the address says which one is hit")
 
 
 def _here(toolbox: "Toolbox", hit: Hit, source: Path | None, target: str | None, as_json: bool) -> None:
@@ -60,8 +68,8 @@ def _here(toolbox: "Toolbox", hit: Hit, source: Path | None, target: str | None,
     jobs = load_jobs(source)
     job = chosen_job(jobs, source, target)
     with toolbox.database_url() as url:
-        outcome = asyncio.run(run_here(job, hit, url, settings, job.name, jobs))
-    show.outcome(outcome, in_json=as_json)
+        outcome = lifecycle.run(run_here(job, hit, url, settings, job.name, jobs))
+        show.outcome(outcome, in_json=as_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
 

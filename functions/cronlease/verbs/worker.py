@@ -1,6 +1,5 @@
 """`cronlease worker`: the resident loop as a process."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cronlease import cascade, logs
+from cronlease import cascade, lifecycle, logs
 from cronlease.conninfo import conninfo_of
 from cronlease.database import POOL_SIZE, Database
 from cronlease.job import Job
@@ -44,10 +43,10 @@ def worker_command(toolbox: "Toolbox", source: Path | None, concurrency: int, as
     settings = toolbox.settings()
     logs.configure(settings.log_level)
     jobs = load_jobs(source)
-    with toolbox.database_url() as url:
+    with toolbox.database_url(stays=True) as url:
         # One that is down is waited for; one that cannot be read never comes up.
         conninfo_of(url)
-        asyncio.run(_work(jobs, url, settings, concurrency, as_json))
+        lifecycle.run(_work(jobs, url, settings, concurrency, as_json))
 
 
 async def _work(jobs: Mapping[str, Job], url: str, settings: Settings, concurrency: int, as_json: bool) -> None:
