@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -97,26 +98,35 @@ def test_one_sees_a_success_not_due_and_locked_within_half_a_minute(data_dir: Pa
     assert f"curl -X POST http://127.0.0.1:{port}/ -d '{{\"force\": true}}'" in said
     assert re.search(r"^  refresh_opening_signals +\w+ +success +[2-9] +0 ", said, re.MULTILINE), said
     assert re.search(r"^  acme +\d+ ", said, re.MULTILINE), said
+    assert re.search(
+        r"^  other verbs   export PGHOST=.* CRONLEASE_EVERY=6s\.\.9s .* CRONLEASE_SOURCES=\S+toml$",
+        said,
+        re.MULTILINE,
+    )
     assert "\n  violations  0\n" in said, said
     password = (data_dir / "postgres" / "cluster" / "cronlease_password").read_text()
     assert password not in said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_everything_in_order(data_dir: Path, port: int, number: signal.Signals) -> None:
-    with emulator(data_dir, "--port", str(port)) as process:
-        read_to_first_hit(process)
-        assert any("functions_framework" in command for command in processes_of(data_dir))
-        assert any("postgres: checkpointer" in command for command in processes_of(data_dir))
-        process.send_signal(number)
-        said, _ = process.communicate(timeout=30)
-        assert process.returncode == 0, said
-        assert said.endswith("stopped\n")
-        assert "no answer" not in said
-        assert processes_of(data_dir) == []
+def test_a_signal_stops_everything_in_order_and_the_next_one_need_not_wait_until_it_is_due(
+    data_dir: Path, port: int
+) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with emulator(data_dir, "--port", str(port)) as process:
+            # While the first hit runs: it was due, although the emulator before has left another time.
+            assert re.search(r"#2 .* locked ", read_to_first_hit(process))
+            assert any("functions_framework" in command for command in processes_of(data_dir))
+            assert any("postgres: checkpointer" in command for command in processes_of(data_dir))
+            process.send_signal(number)
+            said, _ = process.communicate(timeout=30)
+            assert process.returncode == 0, said
+            assert said.endswith("stopped\n")
+            assert "no answer" not in said
+            assert processes_of(data_dir) == []
     log = (data_dir / "postgres" / "postgres.log").read_text()
     assert "received fast shutdown request" in log
     assert "database system is shut down" in log
+    assert list(data_dir.parent.glob("cronlease-*.log")) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")
@@ -138,7 +148,7 @@ def test_a_busy_port_is_named_before_anything_is_started(data_dir: Path) -> None
     assert list(data_dir.iterdir()) == []
 
 
-FAULTS = ("duplicate", "overlap", "dropped response", "kill", "pause", "database restart")
+FAULTS = ("duplicate", "dropped response", "kill", "overlap", "pause", "database restart")
 
 
 def test_chaos_breaks_no_promise(data_dir: Path, port: int) -> None:
@@ -157,7 +167,12 @@ def test_chaos_breaks_no_promise(data_dir: Path, port: int) -> None:
 
 
 CHEATS = """
-from cronlease import Run, scheduled
+import os
+import time
+
+from cronlease import Run, action, scheduled
+
+print("imported")
 
 
 @scheduled(every="1s", backoff="1h")
@@ -169,6 +184,21 @@ async def cheat(run: Run) -> None:
 @scheduled(backoff="1h")
 async def fail(run: Run) -> None:
     raise RuntimeError("the flux is not capacitated")
+
+
+@scheduled
+async def die(run: Run) -> None:
+    print("I am dying", flush=True)
+    os._exit(3)
+
+
+@scheduled
+def block(run: Run) -> None:
+    time.sleep(60)
+
+
+@action("act")
+async def act(run: Run) -> None: ...
 """
 
 
@@ -178,27 +208,104 @@ def cheats(tmp_path: Path) -> Path:
     return tmp_path / "main.py"
 
 
+def kept_log(said: str) -> str:
+    """What is in the log that it says it has kept."""
+    (path,) = re.findall(r"its log is kept: (.*)$", said, re.MULTILINE)
+    return Path(path).read_text()
+
+
 @pytest.mark.parametrize(
     ("text", "status", "sentence"),
     [
-        ("raise RuntimeError('the flux is low')", 2, "{} cannot be imported, RuntimeError: the flux is low"),
-        (CHEATS, 2, '"refresh_opening_signals" is no @scheduled function of {}: it has cheat, fail'),
         (
-            "import os\nif 'WORKERS' in os.environ: os._exit(3)\n"
+            "raise RuntimeError('the flux is low')",
+            2,
+            "{} cannot be imported, RuntimeError: the flux is low",
+        ),
+        (
+            "import os\nif 'WORKERS' in os.environ: print('the flux is low', flush=True) or os._exit(3)\n"
             + CHEATS.replace("cheat", "refresh_opening_signals"),
             1,
-            "the function ended with status 3: it said nothing",
+            "the function ended with status 3: the flux is low",
         ),
     ],
 )
-def test_a_function_that_cannot_start_is_one_sentence(
+def test_a_function_that_cannot_start_is_one_sentence_and_its_log_is_kept(
     data_dir: Path, port: int, dsn: str, tmp_path: Path, text: str, status: int, sentence: str
 ) -> None:
     source = tmp_path / "main.py"
     source.write_text(text)
     with emulator(data_dir, "--port", str(port), "--source", str(source), DATABASE_URL=dsn) as process:
         said, _ = process.communicate(timeout=30)
-    assert (process.returncode, said) == (status, f"Error: {sentence.format(source)}\n")
+    notice, error = said.splitlines()
+    assert notice.startswith('emulating in the configured database "')
+    assert error.startswith(f"Error: {sentence.format(source)}; its log is kept: ")
+    assert process.returncode == status
+    assert "the flux is low" in kept_log(said)
+    assert processes_of(data_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (CHEATS, '"act" is no @scheduled function of {}: it has cheat, fail, die, block'),
+        ("def act(request): ...", "{} declares nothing to run: write @scheduled or @action above a function"),
+    ],
+)
+def test_what_a_hit_cannot_run_is_refused_before_anything_is_started(
+    data_dir: Path, port: int, tmp_path: Path, text: str, sentence: str
+) -> None:
+    source = tmp_path / "main.py"
+    source.write_text(text)
+    options = ["--port", str(port), "--source", str(source), "--target", "act"]
+    with emulator(data_dir, *options, DATABASE_URL="postgresql://127.0.0.1:1/nowhere") as process:
+        said, _ = process.communicate(timeout=30)
+    assert (process.returncode, said) == (2, f"Error: {sentence.format(source)}\n")
+
+
+def test_samples_are_refused_where_a_configured_database_has_other_sources(
+    data_dir: Path, port: int, dsn: str
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("insert into opening_sources (name) values ('umbrella')")
+    with emulator(data_dir, "--once", "--port", str(port), DATABASE_URL=dsn) as process:
+        said, _ = process.communicate(timeout=30)
+    assert (process.returncode, said.count("\n")) == (2, 1), said
+    assert re.match(r'Error: database ".*no samples \(umbrella\): unset DATABASE_URL to emulate in', said)
+
+
+def test_a_function_that_dies_is_one_sentence_after_the_verdict(
+    data_dir: Path, port: int, dsn: str, cheats: Path
+) -> None:
+    options = ["--source", str(cheats), "--target", "die", "--port", str(port)]
+    with emulator(data_dir, *options, DATABASE_URL=dsn, CRONLEASE_SOURCES="mine.toml") as process:
+        said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    verdict, error = said.partition("\nverdict\n")[2].rsplit("\n", 2)[:2]
+    assert verdict.startswith("  hits        1: 0 ran, 0 skipped, 1 without an answer\n  real runs   1 (running 1)\n")
+    assert error.startswith("Error: the function ended with status 3: I am dying; its log is kept: ")
+    assert "I am dying" in kept_log(said)
+    assert " CRONLEASE_SOURCES=mine.toml\n" in said, "the user's own sources are left to the function"
+
+
+@pytest.mark.parametrize("more", [["--hit-every", "1h"], ["--once"]])
+def test_a_second_ctrl_c_does_not_wait_for_what_the_first_one_waits_for(
+    data_dir: Path, port: int, dsn: str, cheats: Path, more: list[str]
+) -> None:
+    held = "select 1 from refresh_schedule where locked_by is not null"
+    options = ["--source", str(cheats), "--target", "block", "--port", str(port), *more]
+    with (
+        psycopg.connect(dsn, autocommit=True) as conn,
+        emulator(data_dir, *options, DATABASE_URL=dsn, CRONLEASE_DRAIN_SECONDS="60") as process,
+    ):
+        wait_until(lambda: conn.execute(held).fetchone(), "it runs")
+        process.send_signal(signal.SIGINT)
+        assert process.stdout
+        waits = "waiting up to 10 s for the function to end, with the run that it may be in: Ctrl-C ends it now\n"
+        assert any(line == waits for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=5)
+        assert process.returncode == (1 if "--once" in more else 0), said
     assert processes_of(data_dir) == []
 
 
@@ -218,7 +325,9 @@ def test_a_promise_that_is_broken_makes_the_exit_status_1(data_dir: Path, port: 
     with emulator(data_dir, *options, "--json", DATABASE_URL=dsn) as process:
         said, _ = process.communicate(timeout=30)
     assert process.returncode == 1, said
-    *hits, last = map(json.loads, said.splitlines())
+    _, *lines, _ = said.splitlines()
+    *hits, last = map(json.loads, lines)
+    assert "Ran cheat: success" in kept_log(said)
     assert hits[0]["hit"]["body"]["status"] == "success"
     (violation,) = last["verdict"]["violations"]
     assert violation.startswith("a run has not moved the schedule once: cheat, ")
@@ -230,9 +339,11 @@ def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str
     for _ in range(2):
         with emulator(data_dir, *options, DATABASE_URL=dsn) as process:
             said, _ = process.communicate(timeout=30)
-        answers.append((process.returncode, json.loads(said)["reason"]))
-    # The failure costs a backoff; a skip is no failure.
-    assert answers == [(1, "failed"), (0, "not_due")]
+        answers.append((process.returncode, json.loads(said.splitlines()[1])["reason"], said.count("\n")))
+        if process.returncode:
+            assert "RuntimeError: the flux is not capacitated" in kept_log(said)
+    # The failure costs a backoff, also in an emulator; a skip is no failure.
+    assert answers == [(1, "failed", 3), (0, "not_due", 2)]
 
 
 @pytest.mark.parametrize(
@@ -242,9 +353,12 @@ def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str
         (["--jobs", "nowhere.json"], "Error: nowhere.json cannot be read: No such file"),
         (["--source", "nowhere.py"], f"Error: there is no file {Path('nowhere.py').absolute()}: pass --source"),
         (["--schedule", "* * * * *", "--attempt-deadline", "5s"], "Error: an attempt deadline of 5s is none"),
+        (["--jobs", "{}/list.json"], "Error: {}/list.json: it is no JSON object; deploy/jobs.schema.json says"),
     ],
 )
 def test_what_cannot_be_scheduled_is_one_sentence(data_dir: Path, options: list[str], sentence: str) -> None:
+    (data_dir / "list.json").write_text("[]")
+    options, sentence = [option.format(data_dir) for option in options], sentence.format(data_dir)
     done = CliRunner().invoke(main, ["emulate", *options], env={"CRONLEASE_DATA_DIR": str(data_dir)})
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(sentence)
@@ -257,7 +371,12 @@ def test_what_cannot_be_scheduled_is_one_sentence(data_dir: Path, options: list[
         (["--jobs", "jobs.json", "--retry-count", "1"], "--jobs says that already: leave --retry-count out"),
         (["--schedule", "* * * * *", "--hit-every", "1s"], "--schedule or --hit-every: one of them says when"),
         (["--speed", "60"], "--speed is for a schedule: pass --schedule CRON or --jobs FILE with it"),
-        (["--hit-every", "1s", "--time-zone", "Europe/Berlin"], "--time-zone is for a schedule: pass --schedule"),
+        (
+            ["--hit-every", "1s", "--time-zone", "Europe/Berlin"],
+            "--time-zone is for a schedule: pass --schedule CRON with",
+        ),
+        (["--duplicate", "nan"], "Invalid value for '--duplicate': 'nan' is not a number"),
+        (["--schedule", "* * * * *", "--speed", "nan"], "Invalid value for '--speed': 'nan' is not a number"),
         (["--min-backoff", "1s"], "--min-backoff is for retries: pass --retry-count N with it"),
         (["--once", "--retry-count", "1"], "--once is one hit and no more: leave --retry-count out"),
         (["--once", "--for", "5s"], "--once is one hit and no more: leave --for out"),
@@ -270,3 +389,17 @@ def test_options_that_contradict_each_other_are_refused(options: list[str], sent
     done = CliRunner().invoke(main, ["emulate", *options])
     assert done.exit_code == 2
     assert done.stderr.splitlines()[-1].startswith(f"Error: {sentence}")
+
+
+def test_ctrl_c_while_it_is_imported_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "cronlease", "emulate"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=20)
+    assert (process.returncode, said) == (-signal.SIGINT, "")

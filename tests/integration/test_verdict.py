@@ -8,10 +8,12 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from cronlease.emulator.borrowed import Refused, notice
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.show import rows_in_the_database
-from cronlease.emulator.verdict import Before, Ledger, Verdict, judge, stale
+from cronlease.emulator.verdict import Before, Ledger, Scope, Verdict, judge, stale
 from tests.schema.calls import acquire, call, finish
 
 JOB = "refresh_opening_signals"
@@ -26,7 +28,7 @@ class History:
         with psycopg.connect(dsn, autocommit=True) as conn:
             call(conn, "ensure_schedule", function_name=JOB)
             self._run(conn, "success", opening="from before", tell=False)
-        self.before = Before.read(dsn)
+        self.before = Before.read(dsn, Scope([JOB], []))
         with psycopg.connect(dsn, autocommit=True) as conn:
             self.first = self._run(conn, "success", opening="1")
             acquire(conn, uuid4(), JOB, force=True)
@@ -84,6 +86,70 @@ def test_a_history_as_promised_breaks_no_rule_and_is_counted(history: History) -
         "  faults      2 (kill 2)",
         "  violations  0",
     ]
+
+
+def test_what_others_run_in_the_same_database_is_neither_counted_nor_judged(history: History) -> None:
+    with psycopg.connect(history.dsn, autocommit=True) as conn:
+        call(conn, "ensure_schedule", function_name="other", action="theirs")
+        acquire(conn, uuid4(), "other", force=True)
+        conn.execute(
+            "update refresh_schedule set run_count = 7, locked_until = clock_timestamp() where action = 'theirs'"
+        )
+        ours = history.judge()
+        assert (sum(ours.runs.values()), ours.violations) == (4, [])
+        assert stale(history.dsn, history.before) == []
+    # Where run-due is hit, every row of an action is ours.
+    theirs = history.before._replace(scope=Scope([JOB], ["theirs"]))
+    both = judge(history.dsn, theirs, history.ledger, Counter(), stale(history.dsn, theirs))
+    assert sum(both.runs.values()) == 5
+    assert [violation.partition(": other")[0] for violation in both.violations] == [
+        "a run has not moved the schedule once",
+        "a lease has run out, and no hit takes it",
+    ]
+
+
+def test_a_verdict_over_no_run_says_that_it_proves_nothing(dsn: str) -> None:
+    lines = judge(dsn, Before.read(dsn, Scope([JOB], [])), Ledger(), Counter(), []).lines()
+    assert lines[-2:] == ["  violations  0", "  no real run: this verdict proves nothing"]
+
+
+def test_functions_that_nobody_holds_are_made_due(history: History) -> None:
+    with psycopg.connect(history.dsn, autocommit=True) as conn:
+        for name in ("held", "other"):
+            call(conn, "ensure_schedule", function_name=name)
+            acquire(conn, uuid4(), name, force=True)
+        conn.execute(
+            "update refresh_schedule set locked_by = null, locked_until = null where function_name = 'other'"
+        )
+        conn.execute("update refresh_schedule set next_run_at = clock_timestamp() + interval '1 h'")
+        Scope([JOB, "held", "nobody"], []).make_due(history.dsn)
+        due = conn.execute("select function_name from refresh_schedule where next_run_at <= clock_timestamp()")
+        assert due.fetchall() == [(JOB,)]
+
+
+def test_errors_that_tell_of_no_run_are_strange() -> None:
+    ledger = Ledger()
+    for status, body in ((500, {"error": "<html>"}), (500, {"function": JOB}), (500, {"ran": []}), (404, {})):
+        ledger.enter(Hit(1, datetime.now(UTC), 0.1, status, body))
+    assert ledger.strange == 1
+
+
+def test_samples_do_not_get_among_the_sources_of_a_configured_database(dsn: str, empty_dsn: str) -> None:
+    env = {"DATABASE_URL": dsn, "PGHOST": "elsewhere", "PGUSER": "somebody"}
+    given = conninfo_to_dict(dsn)
+    said = notice(env, samples=True)
+    assert said.startswith(f'emulating in the configured database "{given["dbname"]}" at {given["host"]}')
+    assert str(given["password"]) not in said
+    assert said.endswith(", not in one of its own: what is due there is really run")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("insert into opening_sources (name) values ('acme')")
+        assert notice(env, samples=True) == said, "a sample's own name"
+        conn.execute("insert into opening_signals (source, external_id) values ('umbrella', '1')")
+    sentence = r"no samples \(umbrella\): unset DATABASE_URL and PGHOST to emulate in .*, or set CRONLEASE_SOURCES$"
+    with pytest.raises(Refused, match=sentence):
+        notice(env, samples=True)
+    assert notice(env, samples=False) == said
+    assert notice({"DATABASE_URL": empty_dsn}, samples=True), "where nothing is yet, nobody is known"
 
 
 def test_the_openings_are_shown_beside_the_schedules_where_the_shipped_job_runs(history: History) -> None:

@@ -18,11 +18,13 @@ import pytest
 from cronlease.emulator.chaos import check as check_faults
 from cronlease.emulator.chaos import possible
 from cronlease.emulator.clock import Clock
+from cronlease.emulator.cron import Cron
 from cronlease.emulator.faults import CHAOS, Faults
 from cronlease.emulator.feeds import FEEDS, LISTED, FeedServer
 from cronlease.emulator.feeds import KINDS as SERVED
 from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.jobs import TimedJob
+from cronlease.emulator.log import last_line
 from cronlease.emulator.retry import Retry
 from cronlease.emulator.samples import samples
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
@@ -321,3 +323,38 @@ def test_a_database_that_is_not_ours_is_not_restarted() -> None:
         check_faults(CHAOS, None)
     check_faults(possible(CHAOS, None), None)
     assert possible(CHAOS, None).kill_every == CHAOS.kill_every
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("", "it said nothing"),
+        (
+            "Traceback:\n  KeyError: 'x'\n[2026-11-16 09:30:05 +0000] [7] [INFO] Worker exiting (pid: 7)\n",
+            "KeyError: 'x'",
+        ),
+        (
+            "[2026-11-16 09:30:05 +0000] [7] [ERROR] Reason: Worker failed to boot.\n",
+            "[2026-11-16 09:30:05 +0000] [7]",
+        ),
+    ],
+)
+def test_of_a_log_the_last_that_the_function_itself_said_is_shown(log: str, line: str) -> None:
+    assert last_line(log).startswith(line)
+
+
+def test_hits_that_come_every_so_often_overlap_when_they_are_told_to(recorder: Recorder) -> None:
+    """The first answer waits for the second hit, which would come much later."""
+    hourly = TimedJob("tick", timedelta(hours=1), attempt_deadline=1800)
+    hits = hits_of(f"http://127.0.0.1:{recorder.server_port}/", 2, hourly, Faults(overlap=True), speed=600)
+    assert [(hit.status, hit.note) for hit in sorted(hits[:2], key=lambda hit: hit.note)] == [
+        (200, ""),
+        (200, "overlap"),
+    ]
+
+
+def test_hits_of_a_schedule_overlap_when_they_are_told_to(recorder: Recorder) -> None:
+    """The first answer waits for the second hit."""
+    every_minute = TimedJob("tick", Cron.parse("* * * * *", "Etc/UTC"), attempt_deadline=1800)
+    hits = hits_of(f"http://127.0.0.1:{recorder.server_port}/", 2, every_minute, Faults(overlap=True), speed=600)
+    assert [hit.status for hit in hits[:2]] == [200, 200]

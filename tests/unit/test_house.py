@@ -10,6 +10,7 @@ PACKAGE = FUNCTIONS / "cronlease"
 
 # Each module may import only from floors below its own.
 FLOORS = [
+    {"__main__"},
     {"cli", "testing"},
     {"declare", "loop"},
     {"handler"},

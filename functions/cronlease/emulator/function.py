@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from cronlease.emulator import child
-from cronlease.emulator.cluster import one_line
 from cronlease.emulator.filelock import FileLock
+from cronlease.emulator.log import Log
+from cronlease.emulator.stopping import Stopping
 
 _HOST = "127.0.0.1"
 # Longer than a run against the sample feeds, shorter than a person's patience.
@@ -28,16 +29,24 @@ class EmulatorError(Exception):
 class FunctionEnded(EmulatorError):
     """The process of the function is over, and nobody told it to end."""
 
+    def __init__(self, sentence: str, log_is_kept: str) -> None:
+        super().__init__(f"{sentence}; {log_is_kept}")
+        self.sentence = sentence
+        self.log_is_kept = log_is_kept
+
 
 class FunctionProcess:
     """`target` of `source`, served on loopback until the block ends; its output goes to `log`."""
 
-    def __init__(self, source: Path, target: str, port: int, env: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, source: Path, target: str, port: int, env: dict[str, str], log: Log, stopping: Stopping
+    ) -> None:
         self.url = f"http://{_HOST}:{port}/"
         self._port = port
         self._log = log
+        self._stopping = stopping
         command = [sys.executable, "-m", "functions_framework", "--source", str(source), "--target", target]
-        with log.open("wb") as output:
+        with log.path.open("wb") as output:
             self._process = child.spawn(
                 [*command, "--host", _HOST, "--port", str(port)],
                 output=output,
@@ -61,14 +70,19 @@ class FunctionProcess:
     def check(self) -> None:
         status = self._process.poll()
         if status is not None:
-            raise FunctionEnded(f"the function ended with status {status}: {one_line(self._log.read_bytes())}")
+            said = self._log.last_line()
+            raise FunctionEnded(f"the function ended with status {status}: {said}", self._log.keep())
 
     def workers(self) -> list[int]:
         """The processes that serve: the server's children; none while it starts one anew."""
         return child.children(self._process.pid)
 
     def stop(self) -> None:
-        child.stop(self._process, [(signal.SIGTERM, _DRAIN_SECONDS)])
+        """Lets it end what it does; for as long as a person has patience."""
+        self._process.send_signal(signal.SIGTERM)  # does nothing when it has ended
+        self._stopping.patiently(self._process, _DRAIN_SECONDS, "the function to end, with the run that it may be in")
+        if self._process.poll() is None:
+            child.stop(self._process, [])
 
     def __enter__(self) -> Self:
         return self

@@ -59,6 +59,8 @@ def from_file(path: Path, target: str, speed: float) -> Plan:
     """The jobs that hit this function, as deploy/jobs.json writes them. Raises ValueError, one sentence."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it is no JSON object; deploy/jobs.schema.json says what there is to say")
         ours = {name: job for name, job in found["jobs"].items() if job["function"] == target}
         function = found["functions"].get(target, {})
         jobs = [_job(name, given) for name, given in ours.items()]

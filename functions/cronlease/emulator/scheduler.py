@@ -139,14 +139,22 @@ class Scheduler:
             if self._waits:
                 retried = self._execute(slot)
             else:
-                self._beside(self._execute, slot)
+                self._at_once(slot)
             slot = next_slot(slots, slot, self._clock.now(), retried=retried)
+
+    def _at_once(self, slot: datetime) -> None:
+        """Without a look at what is under way; told to overlap, never alone: what comes every so often is doubled."""
+        alone = not any(thread.is_alive() for thread in self._under_way)
+        self._beside(self._execute, slot)
+        if self._faults.overlap and alone and isinstance(self._job.when, timedelta):
+            self._beside(self._attempt, slot, "overlap")
+            alone = False
+        if self._faults.overlap and not alone:
+            self._dice.count("overlap")
 
     def _beside(self, work: Callable[..., object], *args: object) -> None:
         """In a thread of its own."""
         self._under_way = [thread for thread in self._under_way if thread.is_alive()]
-        if self._faults.overlap and self._under_way and work == self._execute:
-            self._dice.count("overlap")
         thread = threading.Thread(target=work, args=args, daemon=True)
         thread.start()
         self._under_way.append(thread)

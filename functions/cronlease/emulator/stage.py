@@ -2,16 +2,21 @@
 the reverse one. Knows nothing of hits."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from cronlease.emulator import borrowed
 from cronlease.emulator.feeds import FeedServer
 from cronlease.emulator.function import FunctionProcess, claimed_port
 from cronlease.emulator.issuer import Issuer
+from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.postgres import EmbeddedPostgres, default_data_dir
+from cronlease.emulator.stopping import Stopping
 from cronlease.migrate import migrate
 from cronlease.settings import load
 
@@ -32,44 +37,62 @@ class Stage:
     server: EmbeddedPostgres | None
     conninfo: str
     psql: str
-    log: Path
+    log: Log
+    # What makes another verb behave as the emulated function.
+    behaviour: dict[str, str]
     token: Callable[[], str] | None
     token_file: Path | None
 
     def heading(self) -> str:
-        verbs = f"\n  other verbs   export {self.server.shell_variables(_DATABASE)}" if self.server else ""
+        database = [self.server.shell_variables(_DATABASE)] if self.server else []
+        verbs = " ".join([*database, *(f"{name}={shlex.quote(value)}" for name, value in self.behaviour.items())])
         who = f' -H "Authorization: Bearer $(cat {self.token_file})"' if self.token_file else ""
         return f"""\
 cronlease emulate: Ctrl-C stops it all
   run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
   look          curl {self.function.url}status{who}
-  database      {self.psql}{verbs}
-  its log       {self.log}
+  database      {self.psql}
+  other verbs   export {verbs}
+  its log       {self.log.path}
 """
 
 
+class Cast(NamedTuple):
+    """Who plays: `target` of `source` in that environment, which the user's own wins over; and whether it is the
+    shipped job, which reads the sample feeds."""
+
+    source: Path
+    target: str
+    defaults: dict[str, str]
+    workers: int = 1
+    oidc: bool = False
+    reads_feeds: bool = True
+
+
 @contextmanager
-def staged(
-    source: Path, target: str, port: int, defaults: dict[str, str], *, workers: int = 1, oidc: bool = False
-) -> Iterator[Stage]:
-    """Runs `target` of `source` until the block ends; the environment wins over the defaults. For the main thread:
-    the children end with it."""
+def staged(cast: Cast, port: int, stopping: Stopping, warn: Callable[[str], None]) -> Iterator[Stage]:
+    """Runs it until the block ends. For the main thread: the children end with it."""
     with claimed_port(port), ExitStack() as stack:
         kept = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
-        env = defaults | {"WORKERS": str(workers)} | kept | _LOOPBACK
-        issuer = stack.enter_context(Issuer(f"http://127.0.0.1:{port}")) if oidc else None
+        env = cast.defaults | {"WORKERS": str(cast.workers)} | kept | _LOOPBACK
+        issuer = stack.enter_context(Issuer(f"http://127.0.0.1:{port}")) if cast.oidc else None
         if issuer is not None:
             env |= issuer.environment()
         settings = load(env)
-        server = None if settings.has_database else _embedded(stack, env)
+        server = None
+        if settings.has_database:
+            warn(borrowed.notice(env, samples=cast.reads_feeds and not env.get("CRONLEASE_SOURCES")))
+        else:
+            server = _embedded(stack, env)
         conninfo = env.get("DATABASE_URL", "")
         migrate(conninfo)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
         # A run takes a while, but not so long that its lease could run out by itself.
         feeds = stack.enter_context(FeedServer(latency=min(_FEED_LATENCY, settings.lease.total_seconds() / 4)))
         feeds.write_sources(folder / "sources.toml")
-        env["CRONLEASE_SOURCES"] = str(folder / "sources.toml")
-        function = FunctionProcess(source, target, port, env, folder / "function.log")
+        env["CRONLEASE_SOURCES"] = env.get("CRONLEASE_SOURCES") or str(folder / "sources.toml")
+        log = stack.enter_context(log_file())
+        function = FunctionProcess(cast.source, cast.target, port, env, log, stopping)
         stack.enter_context(function)
         feeds.start()  # after this fork: a fork copies no threads, but their locks
         if issuer is not None:
@@ -79,7 +102,8 @@ def staged(
             server,
             conninfo,
             server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql",
-            folder / "function.log",
+            log,
+            {name: env[name] for name in [*cast.defaults, "CRONLEASE_SOURCES"]},
             issuer.token if issuer else None,
             _token_file(folder, issuer) if issuer else None,
         )
@@ -87,7 +111,7 @@ def staged(
 
 def _embedded(stack: ExitStack, env: dict[str, str]) -> EmbeddedPostgres:
     """The embedded server, named in the environment as the database."""
-    server = stack.enter_context(EmbeddedPostgres.start(default_data_dir() / "postgres"))
+    server = stack.enter_context(EmbeddedPostgres.start(default_data_dir() / "postgres", keep=True))
     env["DATABASE_URL"] = server.create_database(_DATABASE)
     return server
 

@@ -5,6 +5,7 @@ where s.locked_until < clock_timestamp()
   and (s.next_run_at is null or s.next_run_at < clock_timestamp())
   and s.paused_at is null
   and s.completed_at is null
+  and (s.function_name = any(%(functions)s) or s.action = any(%(actions)s))
   and exists (
     select
     from public.refresh_runs r

@@ -15,16 +15,33 @@ from cronlease.emulator.scheduler import Hit
 _MOST_SHOWN = 20
 
 
+class Scope(NamedTuple):
+    """Which schedules the hits can run: these functions, and where they reach run-due every row of these actions.
+    Another emulator may have others in the same database."""
+
+    functions: list[str]
+    actions: list[str]
+
+    def make_due(self, conninfo: str) -> None:
+        """Those that nobody holds: what an earlier emulator left is no reason to wait."""
+        _ask(conninfo, "make_due.sql", {"functions": self.functions})
+
+
 class Before(NamedTuple):
     """Where the history stood when the hits began."""
 
+    scope: Scope
     since: datetime
     run_counts: dict[str, int]
 
     @classmethod
-    def read(cls, conninfo: str) -> Self:
+    def read(cls, conninfo: str, scope: Scope) -> Self:
         ((since, run_counts),) = _ask(conninfo, "before.sql")
-        return cls(since, run_counts)
+        return cls(scope, since, run_counts)
+
+    def asked(self) -> dict[str, Any]:
+        """What the queries are told."""
+        return {"since": self.since, **self.scope._asdict()}
 
 
 class Ledger:
@@ -37,6 +54,8 @@ class Ledger:
         self.refused: Counter[str] = Counter()
         self.skips: Counter[str] = Counter()
         self.told: dict[str, str] = {}
+        # Errors that tell of no run: only the log says more.
+        self.strange = 0
 
     def enter(self, hit: Hit) -> None:
         self.hits += 1
@@ -44,6 +63,7 @@ class Ledger:
             self.unanswered += 1
             return
         body, reason = hit.body, hit.body.get("reason")
+        self.strange += hit.status >= 500 and not {"function", "ran"} & body.keys()
         of_run_due = isinstance(body.get("ran"), list)
         runs = [*body["ran"], *body.get("failed", []), *_interrupted(body)] if of_run_due else [body]
         if body.get("skipped") is not True:
@@ -90,13 +110,13 @@ class Verdict:
             f"  violations  {len(self.violations)}",
             *(f"    {violation}" for violation in shown),
             *([f"    and {more} more"] if more else []),
+            *([] if self.runs else ["  no real run: this verdict proves nothing"]),
         ]
 
 
 def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], stuck: list[str]) -> Verdict:
     """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free."""
-    asked = {
-        "since": before.since,
+    asked = before.asked() | {
         "run_counts": json.dumps(before.run_counts),
         "told": json.dumps(ledger.told),
     }
@@ -117,7 +137,7 @@ def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], s
 
 def stale(conninfo: str, before: Before) -> list[str]:
     """Schedules whose lease has run out and that are due, so that a hit must take them."""
-    return [name for (name,) in _ask(conninfo, "stale.sql", {"since": before.since})]
+    return [name for (name,) in _ask(conninfo, "stale.sql", before.asked())]
 
 
 def _ask(conninfo: str, file: str, asked: dict[str, Any] | None = None) -> list[Any]:

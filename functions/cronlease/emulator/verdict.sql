@@ -1,5 +1,6 @@
 -- Whatever is wrong with the history since then, a row each: the rule that was broken, and by what.
--- Told is what callers heard, by request ID; run_counts are the schedules' at the beginning.
+-- Told is what callers heard, by request ID; run_counts are the schedules' at the beginning. Only functions
+-- and actions that the hits could run are judged.
 with run as (
   select
     r.*,
@@ -13,7 +14,13 @@ with run as (
     ) as committed_before
   from public.refresh_runs r
   where r.started_at >= %(since)s
+    and (r.function_name = any(%(functions)s) or r.action = any(%(actions)s))
   window history as (partition by r.function_name order by r.fence)
+),
+schedule as (
+  select s.*
+  from public.refresh_schedule s
+  where s.function_name = any(%(functions)s) or s.action = any(%(actions)s)
 ),
 told as (
   select t.key::uuid as request_id, t.value as word
@@ -74,7 +81,7 @@ union all
 select
   'a run has not moved the schedule once',
   format('%%s, %%s runs ended, run_count grew by %%s', s.function_name, coalesce(f.runs, 0), grown.by)
-from public.refresh_schedule s
+from schedule s
 left join finished f on f.function_name = s.function_name
 cross join lateral (
   select s.run_count - coalesce((%(run_counts)s::jsonb ->> s.function_name)::bigint, 0) as by
@@ -85,7 +92,7 @@ select
   'a success has not set the next run time',
   format('%%s, fence %%s, %%s', r.function_name, r.fence, coalesce(r.next_run_at::text, 'null'))
 from run r
-join public.refresh_schedule s on s.function_name = r.function_name
+join schedule s on s.function_name = r.function_name
 where r.committed
   and not s.once
   and (r.next_run_at is null or r.next_run_at < r.finished_at)
@@ -93,12 +100,12 @@ union all
 select
   'the schedule has another fence than its newest run',
   format('%%s, %%s instead of %%s', s.function_name, s.fence, n.fence)
-from public.refresh_schedule s
+from schedule s
 join newest n on n.function_name = s.function_name
 where s.fence <> n.fence
 union all
 select 'a lease is held by no open run', format('%%s, %%s', s.function_name, s.locked_by)
-from public.refresh_schedule s
+from schedule s
 where s.locked_by is not null
   and not exists (
     select
