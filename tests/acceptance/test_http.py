@@ -135,8 +135,8 @@ def test_a_large_body_is_refused_even_when_its_length_is_not_announced(served: S
 HALF = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 20\r\n\r\n{"
 
 
-def test_a_body_that_never_comes_is_not_waited_for_nor_does_it_hold_up_the_end(serve: Serve, room: Room) -> None:
-    served = serve(room.dsn)
+def test_a_body_that_never_comes_is_not_waited_for_nor_does_it_hold_up_the_end(serve: Serve, dsn: str) -> None:
+    served = serve(dsn)
     place = urlsplit(served.url)
     address = (str(place.hostname), int(place.port or 0))
     with socket.create_connection(address) as gone:
