@@ -145,7 +145,7 @@ def test_a_body_that_never_comes_is_not_waited_for_nor_does_it_hold_up_the_end(s
         slow.sendall(HALF)
         wait_until(lambda: "hung up" in served.log_file.read_text())
         served.process.send_signal(signal.SIGTERM)
-        answer = slow.recv(65536)
+        answer = slow.makefile("rb").read()
         assert answer.startswith(b"HTTP/1.1 408")
         assert b"body_too_slow" in answer
         served.process.wait(10)
