@@ -7,6 +7,8 @@ sent with `ask` on an async connection and with `ask_plain` on a plain one.
 import asyncio
 import functools
 import logging
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar, overload
@@ -144,6 +146,14 @@ def _no_lock(error: Exception) -> bool:
 
 def in_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
     return conn.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+def cut(conn: AsyncConnection[Any] | Connection[Any]) -> None:
+    """Ends the connection under whoever uses it, from any thread: what runs is cancelled, what is open undone."""
+    with suppress(Exception):
+        conn.cancel()
+    with suppress(Exception), socket.socket(fileno=os.dup(conn.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)
 
 
 class Database:

@@ -119,6 +119,9 @@ class Ending:
         except Exception as trouble:
             # Whatever it is: the lease must not be kept by a run that is over.
             await self._release(trouble)
+        if finish is not None and finish.status in (Status.SUCCESS, Status.PARTIAL):
+            # Its commit was on the way when it was given up.
+            return self._success(finish)
         return self._not_ok(reason, finish, text, error)
 
     async def _release(self, trouble: Exception) -> None:

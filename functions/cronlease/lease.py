@@ -39,6 +39,8 @@ class Lease:
         self.stop_at = math.inf
         # While it is set, a cancellation would leave the commit unknown; whoever wants to cancel waits.
         self.committing = False
+        # The job did not end when it had to: what it still does must not count.
+        self.given_up = False
 
     @property
     def lost(self) -> bool:

@@ -61,6 +61,7 @@ class Run:
         self._failures = claimed.failures or 0
         self.left_out: str | None = None
         self._place = telemetry.here()
+        self._block: Transaction | None = None
 
     def commit(self) -> Transaction:
         """The fenced transaction that ends the run: what is written in it and the next run time commit together,
@@ -68,11 +69,18 @@ class Run:
         if self.entered_commit:
             raise RuntimeError("run.commit() is entered at most once: use run.transaction() for earlier pieces")
         self.entered_commit = True
-        return Transaction(self._database, self._lease, self.success, self._finished)
+        self._block = Transaction(self._database, self._lease, self.success, self._finished)
+        return self._block
 
     def transaction(self) -> Transaction:
         """A fenced transaction for a piece of the work; leaving it commits the piece and renews the lease."""
-        return Transaction(self._database, self._lease)
+        self._block = Transaction(self._database, self._lease)
+        return self._block
+
+    def cut(self) -> None:
+        """Ends the fenced transaction that is open, if one is: for who gives up the job."""
+        if self._block is not None:
+            self._block.cut()
 
     def connection(self) -> AbstractAsyncContextManager[Any]:
         """A pooled connection in autocommit mode, not fenced: for reading and for staging only. An instance lends six

@@ -9,7 +9,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from cronlease.database import Database
@@ -20,6 +20,8 @@ from cronlease.logs import log
 _MOST_GRACE_SECONDS = 5.0
 # Where the process is ending: the end of the run has to be written, too, within what lifecycle leaves for it.
 _LAST_GRACE_SECONDS = 1.0
+# On a dead network a cancellation can take long.
+_CUT_SECONDS = 0.5
 
 
 async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database: Database) -> BaseException | None:
@@ -47,8 +49,11 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
         task.cancel()
         raise
     if not task.done():
-        # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting.
+        # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting. Its open
+        # transaction has the row, which is needed to write the end.
         task.add_done_callback(_say_late)
+        lease.given_up = True
+        await asyncio.wait({_in_thread(lambda each: each.cut(), run)}, timeout=_CUT_SECONDS)
         return asyncio.CancelledError()
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
@@ -81,7 +86,7 @@ async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None
     await asyncio.wait({task}, timeout=grace)
 
 
-def _in_thread(job: Callable[[Any], Any], run: Any) -> Awaitable[None]:
+def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
     """A plain job in a thread of its own: a daemon, so that one that hangs cannot keep the process alive."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()

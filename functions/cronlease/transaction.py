@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from cronlease import telemetry
-from cronlease.database import Database, ask, ask_plain, in_transaction, send, send_plain
+from cronlease.database import Database, ask, ask_plain, cut, in_transaction, send, send_plain
 from cronlease.lease import Lease
-from cronlease.trouble import CommitUnknown, ConnectionLost
+from cronlease.trouble import CommitUnknown, ConnectionLost, LeaseLost
 from cronlease.wall import Finish, Query, assert_lease, renew_refresh_lock
 
 
@@ -51,7 +51,8 @@ class Transaction:
                 self._committed(answer)
         finally:
             self._lease.resume()
-            await self._database.end(self._conn)
+            conn, self._conn = self._conn, None
+            await self._database.end(conn)
 
     def __enter__(self) -> Any:
         self._conn = self._database.connect()
@@ -79,6 +80,11 @@ class Transaction:
             self._lease.resume()
             self._conn.close()
 
+    def cut(self) -> None:
+        """Under a job that was given up: nothing of it is committed, and its row is free for the end of the run."""
+        if self._conn is not None:
+            cut(self._conn)
+
     def _opening(self) -> str:
         """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
         self._lease.check()
@@ -99,6 +105,8 @@ class Transaction:
         return assert_lease(self._lease.function, self._lease.request_id, self._lease.fence)
 
     def _last_word(self) -> Query[Any]:
+        if self._lease.given_up:
+            raise LeaseLost("the run was given up, and its end is written: this comes too late")
         if not in_transaction(self._conn):
             raise RuntimeError("the job ended the transaction itself: leave commit and rollback to the block")
         self._lease.committing = True

@@ -63,6 +63,33 @@ async def delegates(run: Run) -> None:
 
 
 @scheduled
+def holds(run: Run) -> None:
+    """Takes its time with its transaction open, and commits then."""
+    with run.commit() as conn:
+        conn.execute("insert into effect values (%s, %s)", [run.function, run.request_id])
+        time.sleep(6 if "hang" in run.args else 0)
+
+
+@scheduled
+def queries(run: Run) -> None:
+    """The same in the midst of a statement."""
+    with run.commit() as conn:
+        conn.execute("insert into effect values (%s, %s)", [run.function, run.request_id])
+        conn.execute("select pg_sleep(%s)", [6 if "hang" in run.args else 0])
+
+
+@scheduled
+async def insists(run: Run) -> None:
+    """The same, and does not let itself be cancelled."""
+    async with run.commit() as conn:
+        await conn.execute("insert into effect values (%s, %s)", [run.function, run.request_id])
+        ends_at = time.monotonic() + (6 if "hang" in run.args else 0)
+        while time.monotonic() < ends_at:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.1)
+
+
+@scheduled
 async def other(run: Run) -> None:
     """For the process that takes over."""
     await leave_a_trace(run)

@@ -1,5 +1,6 @@
 """A process that ends around a job that does not: the end of its run is written in time, and nobody waits for it."""
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.faults.scene import Hit
 from tests.integration.conftest import Room, wait_until
 
 SOURCE = Path(__file__).with_name("hung.py")
+NAMES = re.findall(r"@scheduled\n(?:async )?def (\w+)", SOURCE.read_text())
 DRAIN_SECONDS = 1.0
 # As README says; a second for a slow machine.
 LAST_WORDS_SECONDS = 3.0 + 1.0
@@ -25,7 +27,7 @@ def room(dsn: str) -> Room:
 
 def schedule(room: Room, name: str) -> None:
     """That function alone is due, and will hang."""
-    for each in ("waits", "sleeps", "blocks", "lingers", "refuses", "delegates", "other"):
+    for each in NAMES:
         room.query(f"select ensure_schedule('{each}')")
     room.query("update refresh_schedule set next_run_at = clock_timestamp() + interval '1 day'")
     room.query(
@@ -47,6 +49,9 @@ def held(room: Room, name: str) -> bool:
         ("worker", "sleeps"),
         ("worker", "refuses"),
         ("run-due", "sleeps"),
+        ("functions-framework", "holds"),
+        ("worker", "queries"),
+        ("worker", "insists"),
     ],
 )
 def test_a_run_that_does_not_listen_is_interrupted_in_time(room: Room, tmp_path: Path, kind: str, name: str) -> None:
@@ -68,13 +73,14 @@ def test_a_run_that_does_not_listen_is_interrupted_in_time(room: Room, tmp_path:
         wait_until(lambda: served.process.poll() is not None, 20)
         ended = time.monotonic() - began
     assert room.runs() == ["interrupted"]
+    assert room.query("select 1 from effect") == []
     assert took <= DRAIN_SECONDS + LAST_WORDS_SECONDS
     assert ended <= DRAIN_SECONDS + LAST_WORDS_SECONDS + 2, served.log_file.read_text()
     if kind == "worker":
         assert served.process.returncode == 0
 
 
-@pytest.mark.parametrize("name", ["refuses", "delegates"])
+@pytest.mark.parametrize("name", ["refuses", "delegates", "holds"])
 def test_what_a_job_leaves_behind_does_not_keep_run_due_alive(room: Room, tmp_path: Path, name: str) -> None:
     schedule(room, name)
     environment = {
@@ -87,3 +93,4 @@ def test_what_a_job_leaves_behind_does_not_keep_run_due_alive(room: Room, tmp_pa
         assert served.process.wait(20) == 1
     assert "1 failed" in served.log_file.read_text()
     assert room.runs() == ["failed"]
+    assert room.query("select 1 from effect") == []
