@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import math
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -20,10 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote
 
 import psycopg
-from psycopg import sql
 
 from cronlease.emulator import child
 from cronlease.emulator.cluster import (
@@ -45,10 +42,10 @@ from cronlease.emulator.install import (
     server_account,
     wheel_bin_dir,
 )
+from cronlease.emulator.reach import DATABASE, Reachable, create_if_missing
 
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "default_data_dir", "wheel_bin_dir"]
 
-_DATABASE = "cronlease"
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.005
 _LOOK_AGAIN_SECONDS = 0.05
@@ -56,15 +53,14 @@ _PORT_ATTEMPTS = 5
 _LOG_BYTES = 1_000_000
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Reachable):
     """A running server. `owned` is False when another process started it: then stop() leaves it alone."""
 
     def __init__(self, data_dir: Path, bin_dir: Path, account: Account | None, *, fsync: bool) -> None:
+        super().__init__(data_dir / "cluster", bin_dir)
         self._data_dir = data_dir
-        self._cluster = data_dir / "cluster"
         self._log = data_dir / "postgres.log"
         self._log_start = 0
-        self._bin_dir = bin_dir
         self._account = account
         self._fsync = fsync
         self._deadline = time.monotonic() + _START_SECONDS
@@ -72,8 +68,6 @@ class EmbeddedPostgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._alive: FileLock | None = None
         self._kept: FileLock | None = None
-        self._password = ""
-        self.port = 0
         self.pid = 0
 
     @classmethod
@@ -112,31 +106,11 @@ class EmbeddedPostgres:
         with free:
             return False
 
-    @property
-    def dsn(self) -> str:
-        return self.dsn_for(_DATABASE)
-
-    def dsn_for(self, dbname: str) -> str:
-        """A URI for any database of the server."""
-        address = f"127.0.0.1:{self.port}/{quote(dbname, safe='')}"
-        # The options keep a user's PGSSLMODE and the like from reaching a server that has none of it.
-        return f"postgresql://postgres:{self._password}@{address}?sslmode=disable&gssencmode=disable"
-
     def create_database(self, dbname: str) -> str:
         """Makes another database if there is none of that name; answers its URI."""
         with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
-            _create_database_if_missing(self.dsn_for("postgres"), dbname)
+            create_if_missing(self.dsn_for("postgres"), dbname)
         return self.dsn_for(dbname)
-
-    def shell_variables(self, dbname: str) -> str:
-        """For a shell: libpq's, which psql and our verbs read; names the file of the password, not the password."""
-        password = shlex.quote(str(password_file(self._cluster)))
-        address = f"PGHOST=127.0.0.1 PGPORT={self.port} PGUSER=postgres PGDATABASE={shlex.quote(dbname)}"
-        return f'{address} PGPASSWORD="$(cat {password})"'
-
-    def psql_command(self, dbname: str) -> str:
-        """What to paste into a shell to look inside."""
-        return f"{self.shell_variables(dbname)} {shlex.quote(str(program(self._bin_dir, 'psql')))}"
 
     def restart(self) -> None:
         """Ends an owned server as a crash would, and starts it again where it was."""
@@ -263,7 +237,7 @@ class EmbeddedPostgres:
             return False
         self.pid, self.port = found.pid, found.port
         try:
-            _create_database_if_missing(self.dsn_for("postgres"), _DATABASE)
+            create_if_missing(self.dsn_for("postgres"), DATABASE)
         except psycopg.OperationalError:  # it is stopping, or has just stopped
             return False
         return True
@@ -284,9 +258,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _create_database_if_missing(dsn: str, dbname: str) -> None:
-    with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as conn:
-        if conn.execute("select from pg_database where datname = %s", [dbname]).fetchone() is None:
-            conn.execute(sql.SQL("create database {}").format(sql.Identifier(dbname)))
