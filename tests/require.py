@@ -1,5 +1,8 @@
-"""Tools that a test needs and that not every machine has. Where one is missing its tests skip with a sentence;
-CRONLEASE_REQUIRE, a comma list that .ci/run sets, names those whose absence is a failure."""
+"""Tools that a test needs and that not every machine has. A test whose tool is missing skips with a sentence.
+
+CRONLEASE_REQUIRE, a comma list, names the tools whose absence is a failure. CRONLEASE_HIDE, a comma list or `all`,
+names the tools to treat as absent, so that CI sees what a machine without them sees.
+"""
 
 import importlib.util
 import os
@@ -14,6 +17,8 @@ import pytest
 
 def need(name: str, *places: str) -> str:
     """Where the program is: on the path, beside this Python, or the first of the places (patterns) that exists."""
+    if _is_hidden(name):
+        _missing(name)
     # A virtual environment that was not activated is not on the path.
     found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     return found or next((str(file) for place in places for file in sorted(_matching(place))), None) or _missing(name)
@@ -21,8 +26,23 @@ def need(name: str, *places: str) -> str:
 
 def need_package(name: str) -> Path:
     """Where the Python package is. It is not imported."""
-    spec = importlib.util.find_spec(name)
+    spec = None if _is_hidden(name) else importlib.util.find_spec(name)
     return Path(spec.origin).parent if spec and spec.origin else _missing(name)
+
+
+def system_postgres() -> Path | None:
+    """The programs of a PostgreSQL server installed on this machine, or None."""
+    if _is_hidden("postgres"):
+        return None
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if found := shutil.which("postgres"):
+        places.insert(0, Path(found).resolve().parent)
+    return next((place for place in places if (place / "initdb").exists()), None)
+
+
+def _is_hidden(name: str) -> bool:
+    hidden = os.environ.get("CRONLEASE_HIDE", "").split(",")
+    return name in hidden or "all" in hidden
 
 
 def _matching(place: str) -> Iterator[Path]:

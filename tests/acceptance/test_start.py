@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,19 @@ def test_without_a_database_the_embedded_one_is_used_and_goes_with_the_function(
 
 
 def _processes_in(place: Path) -> list[str]:
-    listed = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if str(place) in line]
+    return [line for line in _command_lines() if str(place) in line]
+
+
+def _command_lines() -> list[str]:
+    processes = Path("/proc")
+    if not processes.is_dir():
+        return subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = []
+    for file in processes.glob("[0-9]*/cmdline"):
+        # The process may have ended since it was listed.
+        with suppress(OSError):
+            found.append(file.read_text(errors="replace"))
+    return found
 
 
 def test_migrate_is_a_command_that_can_be_repeated(empty_dsn: str) -> None:

@@ -18,10 +18,14 @@ from tests.require import need
 SERVER_CONNECTIONS = 2
 
 
+def need_pgbouncer() -> str:
+    return need("pgbouncer", "/usr/sbin/pgbouncer")
+
+
 @contextmanager
 def pooling(dsn: str) -> Iterator[str]:
     """A DSN that leads to the same server through the pooler; every database of it gets so many connections."""
-    program = need("pgbouncer", "/usr/sbin/pgbouncer")
+    program = need_pgbouncer()
     target = conninfo_to_dict(dsn)
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="cronlease-pooler-") as place:

@@ -16,7 +16,7 @@ import pytest
 
 from cronlease.database import Database
 from tests.acceptance.conftest import Serve
-from tests.faults.pgbouncer import SERVER_CONNECTIONS, pooling
+from tests.faults.pgbouncer import SERVER_CONNECTIONS, need_pgbouncer, pooling
 from tests.faults.profile import Profile
 from tests.integration.conftest import Room
 from tests.proxy import Proxy, proxied
@@ -58,6 +58,7 @@ A_FEW = ["tests/integration/test_run.py"]
 
 @pytest.mark.timeout(3600)
 def test_the_suite_passes_through_a_pooler(profile: Profile) -> None:
+    need_pgbouncer()
     chosen = ["tests/schema", "tests/integration"] if profile.name == "long" else A_FEW
     left_out = [word for names in NOT_FOR_POOLERS.values() for name in names for word in ("--deselect", name)]
     command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "tests.faults.through_pooler"]
@@ -71,6 +72,7 @@ def test_the_suite_passes_through_a_pooler(profile: Profile) -> None:
     )
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|errors?)", done.stdout)}
     assert done.returncode == 0, done.stdout[-5000:]
+    assert "passed" in counts, done.stdout[-5000:]
     profile.record("P14 suite", counts["passed"], sum(counts.values()), chosen=chosen)
 
 

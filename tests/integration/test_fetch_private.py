@@ -2,8 +2,6 @@
 
 import asyncio
 import ipaddress
-import os
-import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from tests.integration.web import (
     source,
     web,
 )
+from tests.require import need
 
 __all__ = ["internet", "web"]
 
@@ -199,15 +198,12 @@ def test_proxies_of_the_environment_are_not_used(web: Web, canary: Web, monkeypa
 @pytest.fixture
 def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A certificate of feeds.example, trusted for this test."""
-    if not shutil.which("openssl"):
-        if "openssl" in os.environ.get("CRONLEASE_REQUIRE", "").split(","):
-            pytest.fail("openssl is required and not installed")
-        pytest.skip("openssl is not installed, and nothing else here makes a certificate")
+    openssl = need("openssl")
     made = tmp_path / "feeds.pem"
     name = ["-subj", "/CN=feeds.example", "-addext", "subjectAltName=DNS:feeds.example"]
     kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     subprocess.run(
-        ["openssl", "req", *kind, *name, "-keyout", made, "-out", tmp_path / "certificate.pem"],
+        [openssl, "req", *kind, *name, "-keyout", made, "-out", tmp_path / "certificate.pem"],
         check=True,
         capture_output=True,
     )

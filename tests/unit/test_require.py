@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.require import need, need_package
+from tests.require import need, need_package, system_postgres
 
 
-def test_what_is_there_is_found(tmp_path: Path) -> None:
+def test_what_is_there_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CRONLEASE_HIDE", raising=False)
     (tmp_path / "libfound.so.1").touch()
     assert need("sh").endswith("/sh")
     assert need(Path(sys.executable).name)
@@ -30,3 +31,14 @@ def test_what_is_missing_skips_unless_it_is_required(
     with pytest.raises(either, match="no_such_tool is not on this machine") as failed:
         ask("no_such_tool")
     assert (skipped.type, failed.type) == either
+
+
+@pytest.mark.parametrize("hidden", ["uv,sh,cronlease,postgres", "all"])
+def test_what_is_hidden_is_missing(hidden: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    either = (pytest.skip.Exception, pytest.fail.Exception)
+    monkeypatch.setenv("CRONLEASE_HIDE", hidden)
+    with pytest.raises(either, match="sh is not on this machine"):
+        need("sh")
+    with pytest.raises(either, match="cronlease is not on this machine"):
+        need_package("cronlease")
+    assert system_postgres() is None
