@@ -32,8 +32,8 @@ settings.load_profile("cronlease")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Of tests/faults, but said here: pytest asks only the conftest files above every test."""
     group = parser.getgroup("cronlease")
-    words = ("default", "long")
-    group.addoption("--profile", choices=words, default="default", help="how much the fault tests do")
+    words = profile.NAMES
+    group.addoption("--profile", choices=words, default=words[0], help="how much the fault tests do")
     group.addoption("--seed", type=int, help="of the fault tests; random when not given")
     group.addoption("--figures", type=Path, default="faults.json", help="where a long profile writes its figures")
 
@@ -64,6 +64,10 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     profile.finish(session.config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    profile.select(config, items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -30,14 +30,9 @@ def need_package(name: str) -> Path:
     return Path(spec.origin).parent if spec and spec.origin else _missing(name)
 
 
-def system_postgres() -> Path | None:
-    """The programs of a PostgreSQL server installed on this machine, or None."""
-    if _is_hidden("postgres"):
-        return None
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    if found := shutil.which("postgres"):
-        places.insert(0, Path(found).resolve().parent)
-    return next((place for place in places if (place / "initdb").exists()), None)
+def need_postgres() -> Path:
+    """Where the programs of this machine's own PostgreSQL server are."""
+    return Path(need("initdb", "/usr/lib/postgresql/*/bin/initdb")).resolve().parent
 
 
 def _is_hidden(name: str) -> bool:

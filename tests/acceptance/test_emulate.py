@@ -87,6 +87,7 @@ def read_to_first_hit(process: subprocess.Popen[str]) -> str:
     raise AssertionError(f"it ended without a hit: {said}")
 
 
+@pytest.mark.thorough
 def test_one_sees_a_success_not_due_and_locked_within_half_a_minute(data_dir: Path, port: int) -> None:
     with emulator(data_dir, "--for", "17s", "--port", str(port)) as process:
         said, _ = process.communicate(timeout=55)
@@ -151,6 +152,7 @@ def test_a_busy_port_is_named_before_anything_is_started(data_dir: Path) -> None
 FAULTS = ("duplicate", "dropped response", "kill", "overlap", "pause", "database restart")
 
 
+@pytest.mark.thorough
 def test_chaos_breaks_no_promise(data_dir: Path, port: int) -> None:
     often = ["--kill-every", "4s", "--pause-every", "4s", "--db-restart-every", "3s", "--duplicate", "0.5"]
     options = ["--chaos", *often, "--drop-response", "0.3", "--for", "12s", "--port", str(port)]

@@ -1,4 +1,5 @@
-"""How often each promise is put to the test: a little by default, the full figures with `--profile long`.
+"""How often each promise is put to the test: a little by default, more in `.ci/run` (`--profile ci`), and the full
+figures with `--profile long`. A test marked `thorough` is left out by default.
 
 The figures of a long profile are written to one JSON file, with the seed: n of n, never an adjective.
 """
@@ -13,35 +14,38 @@ from typing import Any, NamedTuple
 
 import pytest
 
+NAMES = ("quick", "ci", "long")
+
 
 class Size(NamedTuple):
-    default: int
+    quick: int
+    ci: int
     long: int
 
 
 # What one unit is: see the test of that promise.
 SIZES = {
-    "P1": Size(10, 1000),  # rounds of a hundred claims
-    "P1 http": Size(10, 200),  # rounds of fifty hits
-    "P2": Size(250, 12_012),  # orders; so many are all of them
-    "P3": Size(1, 25),  # rounds of all points
-    "P4": Size(1, 50),
-    "P5": Size(1, 50),  # rounds of all points
-    "P6": Size(1, 20),  # rounds of all points, for each way to serve
-    "P7": Size(5, 500),  # restarts
-    "P8": Size(5, 500),  # of each of the four kinds
-    "P9": Size(1, 10),  # rounds of all kinds
-    "P10": Size(1, 30),  # rounds of all points
-    "P11": Size(10, 200),  # rounds
-    "P12": Size(1, 17),  # rounds of all three kinds
-    "P13": Size(25, 1000),  # slots
-    "P14": Size(10, 100),  # rounds of twenty clients
-    "P15": Size(1, 20),  # rounds of two hundred callers
-    "P16": Size(4, 480),  # cells of the matrix, which has 24
-    "P17": Size(200, 7000),  # examples of the state machine, up to 20 steps each
-    "P23": Size(1000, 20_000),  # requests of strangers, for each way to check callers
-    "P26": Size(2000, 200_000),  # fuzzed cadences
-    "soak": Size(8, 1800),  # seconds
+    "P1": Size(5, 10, 1000),  # rounds of a hundred claims
+    "P1 http": Size(5, 10, 200),  # rounds of fifty hits
+    "P2": Size(100, 250, 12_012),  # orders; so many are all of them
+    "P3": Size(1, 1, 25),  # rounds of all points
+    "P4": Size(1, 1, 50),
+    "P5": Size(1, 1, 50),  # rounds of all points
+    "P6": Size(1, 1, 20),  # rounds of all points, for each way to serve
+    "P7": Size(3, 5, 500),  # restarts
+    "P8": Size(2, 5, 500),  # of each of the four kinds
+    "P9": Size(1, 1, 10),  # rounds of all kinds
+    "P10": Size(1, 1, 30),  # rounds of all points
+    "P11": Size(3, 10, 200),  # rounds
+    "P12": Size(1, 1, 17),  # rounds of all three kinds
+    "P13": Size(10, 25, 1000),  # slots
+    "P14": Size(3, 10, 100),  # rounds of twenty clients
+    "P15": Size(1, 1, 20),  # rounds of two hundred callers
+    "P16": Size(4, 4, 480),  # cells of the matrix, which has 24
+    "P17": Size(50, 200, 7000),  # examples of the state machine, up to 20 steps each
+    "P23": Size(300, 1000, 20_000),  # requests of strangers, for each way to check callers
+    "P26": Size(1000, 2000, 200_000),  # fuzzed cadences
+    "soak": Size(8, 30, 1800),  # seconds
 }
 
 
@@ -55,8 +59,8 @@ class Profile:
         self._started = time.time()
 
     def n(self, promise: str) -> int:
-        size = SIZES[promise]
-        return size.long if self.name == "long" else size.default
+        size: int = getattr(SIZES[promise], self.name)
+        return size
 
     def random(self, promise: str) -> random.Random:
         """A source of its own for each promise: which tests run beside it changes nothing."""
@@ -92,6 +96,14 @@ def of(config: pytest.Config) -> Profile:
         known = Profile(config.getoption("--profile"), random.randrange(2**32) if seed is None else seed)
         config.cronlease_profile = known  # type: ignore[attr-defined]
     return known
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the thorough tests unless the profile has the time for them."""
+    if of(config).name == "quick":
+        chosen = [item for item in items if item.get_closest_marker("thorough") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("thorough")])
+        items[:] = chosen
 
 
 def finish(config: pytest.Config) -> None:

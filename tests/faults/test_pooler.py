@@ -56,6 +56,7 @@ NOT_FOR_POOLERS = {
 A_FEW = ["tests/integration/test_run.py"]
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(3600)
 def test_the_suite_passes_through_a_pooler(profile: Profile) -> None:
     need_pgbouncer()

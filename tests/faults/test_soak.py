@@ -7,6 +7,7 @@ from tests.faults.profile import Profile
 from tests.faults.soak import soak
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(3600)
 def test_no_invariant_is_violated_whatever_befalls_processes_network_and_database(
     crashing: Crashing, profile: Profile
@@ -17,6 +18,7 @@ def test_no_invariant_is_violated_whatever_befalls_processes_network_and_databas
     profile.record("soak", int(not figures["violations"]), 1, figures=figures)
 
 
+@pytest.mark.thorough
 def test_without_the_guards_the_soak_is_violated(crashing: Crashing, profile: Profile) -> None:
     """The negative control."""
     source = profile.random("soak control")

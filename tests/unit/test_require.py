@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.require import need, need_package, system_postgres
+from tests.require import need, need_package
 
 
 def test_what_is_there_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_what_is_missing_skips_unless_it_is_required(
     assert (skipped.type, failed.type) == either
 
 
-@pytest.mark.parametrize("hidden", ["uv,sh,cronlease,postgres", "all"])
+@pytest.mark.parametrize("hidden", ["uv,sh,cronlease", "all"])
 def test_what_is_hidden_is_missing(hidden: str, monkeypatch: pytest.MonkeyPatch) -> None:
     either = (pytest.skip.Exception, pytest.fail.Exception)
     monkeypatch.setenv("CRONLEASE_HIDE", hidden)
@@ -41,4 +41,3 @@ def test_what_is_hidden_is_missing(hidden: str, monkeypatch: pytest.MonkeyPatch)
         need("sh")
     with pytest.raises(either, match="cronlease is not on this machine"):
         need_package("cronlease")
-    assert system_postgres() is None
