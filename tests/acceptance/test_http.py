@@ -26,13 +26,14 @@ SCHEDULER = {
 def one_room(embedded_server: Server) -> Iterator[Room]:
     """One database and one function for the whole file: each test finds it as if it had never been hit."""
     name = embedded_server.migrated()
-    yield Room(embedded_server.url(name))
+    room = Room(embedded_server.url(name))
+    room.query("create table effect (request_id uuid)")
+    yield room
     embedded_server.drop(name)
 
 
 @pytest.fixture(scope="module")
 def one_function(one_room: Room) -> Iterator[Served]:
-    one_room.query("create table effect (request_id uuid)")
     with serving() as serve:
         yield serve(one_room.dsn, CRONLEASE_LOG_LEVEL="DEBUG")
 
