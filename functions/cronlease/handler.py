@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cronlease import cascade, logs, registry, telemetry
-from cronlease.auth import check_hit, guard
+from cronlease.auth import check_hit, check_status, guard, is_checked
 from cronlease.claim import say_unreadable, within
 from cronlease.database import Database
 from cronlease.hit import Refused, read_hit
@@ -103,7 +103,7 @@ class Door:
                 report = await self._run_due(request)
             return _json(report.as_json(), request_id, report.http_status)
         if path == "/status":
-            return await self._status(request_id)
+            return await self._status(request, request_id)
         if path == "/health/live":
             return _json({"live": True}, request_id)
         if process.draining:
@@ -114,7 +114,7 @@ class Door:
         if (reason := _turned_away(request)) is not None:
             return turned_away(self._job.name, request_id, reason)
         hit = await read_hit(request)
-        check_hit(self._settings, hit)
+        check_hit(self._settings, request.scope, hit)
         try:
             database = self._connected()
         except Unreachable as trouble:
@@ -138,13 +138,18 @@ class Door:
             return Report(reason=SkipReason.SCHEDULE_READ_ERROR)
         return await Dispatcher(registry.jobs(), database, self._settings).run_due()
 
-    async def _status(self, request_id: UUID) -> Response:
+    async def _status(self, request: Request, request_id: UUID) -> Response:
+        check_status(self._settings, request.scope)
         limit = self._job.limits.acquire
         try:
             found = await within(limit, self._connected().ask(read_refresh_status()))
         except (DatabaseTrouble, TimeoutError) as trouble:
             logs.log(logging.ERROR, f"The status could not be read: {trouble}", action="status_failed")
             raise Refused(503, "schedule_read_error", "the schedule cannot be read: the log says why") from None
+        if not is_checked(self._settings, request.scope):
+            # Args may be anybody's secret.
+            for row in (*found["schedules"], *found["runs"]):
+                row.pop("args", None)
         return _json({"ok": True, **found}, request_id)
 
     def move(self, settings: Settings) -> None:

@@ -16,7 +16,18 @@ from cronlease.callers import audience, emails, tokens, web_address
 
 PREFIX = "CRONLEASE_"
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
-_PLATFORM_MARKS = ("K_SERVICE", "KUBERNETES_SERVICE_HOST")
+PLATFORM_MARKS = (
+    "K_SERVICE",
+    "CLOUD_RUN_JOB",
+    "KUBERNETES_SERVICE_HOST",
+    "AWS_LAMBDA_FUNCTION_NAME",
+    "FUNCTIONS_WORKER_RUNTIME",
+    "VERCEL",
+    "RENDER",
+    "FLY_APP_NAME",
+    "RAILWAY_ENVIRONMENT",
+    "DYNO",
+)
 _EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
 
@@ -117,7 +128,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     values: dict[str, Any] = {
         "database_url": env.get("DATABASE_URL") or None,
         "libpq_target": any(env.get(name) for name in _LIBPQ_TARGETS),
-        "on_platform": any(env.get(mark) for mark in _PLATFORM_MARKS),
+        "on_platform": any(env.get(mark) for mark in PLATFORM_MARKS),
     }
     for name, read in _READERS.items():
         # What a caller sends is in CRONLEASE_TOKEN, too: only who checks tokens minds what it is like.

@@ -27,6 +27,7 @@ MAIN = FUNCTIONS / "main.py"
         ),
         ({"K_SERVICE": "f", "DATABASE_URL": "postgresql://h/d"}, ["CRONLEASE_AUTH"]),
         ({"K_SERVICE": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
     ],
 )
 def test_settings_that_cannot_hold_refuse_to_start_in_one_sentence(

@@ -23,7 +23,7 @@ FLOORS = [
     {"database"},
     {"conninfo", "lifecycle", "swift", "telemetry"},
     {"wall", "pool", "settings", "sqlstate", "logs"},
-    {"outcome", "cadence", "callers", "cascade", "trouble"},
+    {"outcome", "cadence", "callers", "cascade", "loopback", "trouble"},
 ]
 
 

@@ -110,7 +110,21 @@ def test_an_empty_variable_counts_as_not_set() -> None:
     assert load({"CRONLEASE_LEASE": "", "DATABASE_URL": ""}) == load({})
 
 
-@pytest.mark.parametrize("mark", ["K_SERVICE", "KUBERNETES_SERVICE_HOST"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "K_SERVICE",
+        "KUBERNETES_SERVICE_HOST",
+        "CLOUD_RUN_JOB",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "VERCEL",
+        "FUNCTIONS_WORKER_RUNTIME",
+        "RENDER",
+        "FLY_APP_NAME",
+        "RAILWAY_ENVIRONMENT",
+        "DYNO",
+    ],
+)
 def test_on_a_platform_database_and_auth_must_be_said(mark: str) -> None:
     with pytest.raises(SettingsError, match="set DATABASE_URL"):
         load({mark: "x", "CRONLEASE_AUTH": "iam"})
