@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cronlease import cascade, logs, registry, telemetry
+from cronlease import cascade, logs, registry, serving, telemetry
 from cronlease.auth import check_hit, check_status, guard, is_checked
 from cronlease.claim import say_unreadable, within
 from cronlease.database import Database
@@ -52,6 +52,13 @@ class Door:
         self._database: Database | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._embedded: EmbeddedPostgres | None = None
+        self._said_served = False
+
+    def say_served(self, address: str) -> None:
+        """Says once what this process serves: at its start where that can be known, else at the first request."""
+        logs.configure(self._settings.log_level)
+        self._said_served = True
+        serving.say(self._job.name, self._settings, address)
 
     async def answer(self, request: Request) -> Response:
         """Never raises: whatever happens, the caller gets one JSON sentence and the log gets the rest."""
@@ -60,6 +67,9 @@ class Door:
         logs.headers.set(request.scope["headers"])
         request_id = uuid4()
         try:
+            if not self._said_served:
+                host, port = request.scope.get("server") or ("", None)
+                self.say_served(f"http://{host}:{port}" if port else str(host))
             return await self._route(request, request_id)
         except Refused as refused:
             _say_refused(request, request_id, refused)
@@ -155,6 +165,7 @@ class Door:
     def move(self, settings: Settings) -> None:
         """From now on with these settings: for tests, whose database is not there when a function is declared."""
         self._settings, self._database, self._admit = settings, None, guard(settings)
+        self._said_served = True
 
     async def close(self) -> None:
         if self._database is not None:

@@ -14,7 +14,7 @@ FLOORS = [
     {"cli", "testing"},
     {"declare", "loop"},
     {"handler"},
-    {"auth"},
+    {"auth", "serving"},
     {"dispatch", "hit"},
     {"run"},
     {"ending", "skip", "supervise", "transaction"},
