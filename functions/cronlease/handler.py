@@ -63,7 +63,7 @@ class Door:
     async def answer(self, request: Request) -> Response:
         """Never raises: whatever happens, the caller gets one JSON sentence and the log gets the rest."""
         logs.configure(self._settings.log_level)
-        process.hook(self._settings.drain_seconds)
+        process.hook(self._settings.drain_seconds, self._settings.announce_seconds)
         logs.headers.set(request.scope["headers"])
         request_id = uuid4()
         try:
