@@ -106,6 +106,17 @@ variable "environment" {
   }
 }
 
+variable "alert_channels" {
+  description = "Who is told when a schedule cannot be read: names of notification channels. Without one, only the console shows it."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for channel in var.alert_channels : can(regex("^projects/[^/]+/notificationChannels/[0-9]+$", channel))])
+    error_message = "alert_channels are names such as projects/my-project/notificationChannels/123: see gcloud beta monitoring channels list."
+  }
+}
+
 variable "max_instances" {
   description = "How many instances may run at once. One does the work; the others answer that it is being done."
   type        = number

@@ -17,7 +17,8 @@ provider "google" {
 
 resource "google_project_service" "needed" {
   for_each = toset(concat(
-    ["cloudscheduler.googleapis.com", "iam.googleapis.com", "run.googleapis.com", "secretmanager.googleapis.com"],
+    ["cloudscheduler.googleapis.com", "iam.googleapis.com", "logging.googleapis.com", "monitoring.googleapis.com",
+    "run.googleapis.com", "secretmanager.googleapis.com"],
     var.cloud_sql == null ? [] : ["sqladmin.googleapis.com"],
   ))
 

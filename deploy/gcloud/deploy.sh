@@ -8,6 +8,7 @@
 #   SOURCES        the sources file of refresh_opening_signals, seen from where you are; left out, there are none
 #   CLOUD_SQL      PROJECT:REGION:INSTANCE, when DATABASE_URL names its socket
 #   SETTINGS       further settings by commas, as in CRONLEASE_EVERY=5m..6m,CRONLEASE_RETENTION=7d
+#   ALERT_CHANNELS who is told when a schedule cannot be read: names of notification channels by commas
 #   MIGRATE        auto (the first hit on an empty database creates the schema) or never
 #   DRY_RUN=1      prints the commands, one a line, instead of running them; nothing is staged
 set -euo pipefail
@@ -22,6 +23,9 @@ wrong() {
 [ -n "${REGION:-}" ] || wrong "REGION is not set: export the region to deploy to, as in: export REGION=europe-west1"
 [ -z "${SOURCES:-}" ] || [ -f "$SOURCES" ] || wrong "SOURCES is $SOURCES, and from $PWD there is no such file"
 [[ ${MIGRATE:-auto} =~ ^(auto|never)$ ]] || wrong "MIGRATE is $MIGRATE, but it can only be auto or never"
+channels='^projects/[^/,]+/notificationChannels/[0-9]+(,projects/[^/,]+/notificationChannels/[0-9]+)*$'
+[[ -z ${ALERT_CHANNELS:-} || $ALERT_CHANNELS =~ $channels ]] ||
+  wrong "ALERT_CHANNELS is $ALERT_CHANNELS, and not names such as projects/my-project/notificationChannels/123"
 [[ ${CLOUD_SQL:-a:b:c} =~ ^[^:]+(:[^:]+){2,3}$ ]] || wrong "CLOUD_SQL is $CLOUD_SQL, and not PROJECT:REGION:INSTANCE"
 ours='CRONLEASE_(AUTH|LEASE|MAX_RUN|MIGRATE)|DATABASE_URL|FUNCTION_TARGET|GOOGLE_CLOUD_PROJECT'
 if [[ ,${SETTINGS:-} =~ ,($ours)= ]]; then
@@ -125,6 +129,18 @@ deploy_job() {
     --min-backoff="$min_backoff" --max-backoff="$max_backoff" --max-doublings="$doublings"
 }
 
+# A database that is gone fails no request: the log alone tells. One that is there is kept, with its channels.
+make_alert() {
+  local name
+  name=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["displayName"])' "$deploy/alert.json")
+  if [ -z "${DRY_RUN:-}" ] && [ -n "$(gcloud alpha monitoring policies list --filter="displayName=\"$name\"" \
+    --format='value(name)' --project="$PROJECT" --quiet)" ]; then
+    return
+  fi
+  run alpha monitoring policies create --policy-from-file="$deploy/alert.json" \
+    ${ALERT_CHANNELS:+--notification-channels="$ALERT_CHANNELS"}
+}
+
 if [ -z "${DRY_RUN:-}${DATABASE_URL:-}" ] && ! there secrets describe "$secret"; then
   wrong "DATABASE_URL is not set, and gcloud shows no secret $secret in $PROJECT: export DATABASE_URL=postgresql://..."
 fi
@@ -134,7 +150,7 @@ trap 'rm -rf "$stage"' EXIT
 [ -n "${DRY_RUN:-}" ] || "$deploy/stage.sh" "$stage" ${SOURCES:+"$SOURCES"}
 
 run services enable artifactregistry.googleapis.com cloudbuild.googleapis.com cloudscheduler.googleapis.com \
-  iam.googleapis.com run.googleapis.com secretmanager.googleapis.com
+  iam.googleapis.com logging.googleapis.com monitoring.googleapis.com run.googleapis.com secretmanager.googleapis.com
 make_accounts
 keep_dsn
 while IFS=$'\t' read -ru 3 -a fields; do
@@ -144,3 +160,4 @@ while IFS=$'\t' read -ru 3 -a fields; do
   deploy_job "${fields[@]}"
 done 3< <(entries jobs function path schedule time_zone attempt_deadline \
   retry.count retry.max_duration retry.min_backoff retry.max_backoff retry.max_doublings)
+make_alert

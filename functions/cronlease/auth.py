@@ -1,13 +1,14 @@
 """Who may call. Decided before anything else is touched: a caller who is not let in costs no connection.
 
-none    everybody, but force and args only where CRONLEASE_ALLOW_FORCE says so
+unset   everybody, as with none; a person on this machine may do everything
+none    everybody, but what is due only: no force, no args, no status, unless CRONLEASE_ALLOW_FORCE says so
 iam     whoever the platform lets through: it has verified the caller and taken the signature off the token
 token   a shared secret as a bearer token; several are let in, so that one can replace another
 oidc    a Google ID token that we verify ourselves, of an address on the list
 """
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cronlease.callers import tokens
 from cronlease.hit import Refused
 from cronlease.job import Hit
 from cronlease.logs import hide
+from cronlease.loopback import is_local
 from cronlease.settings import Settings, SettingsError
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -37,13 +39,32 @@ def guard(settings: Settings) -> Admit | None:
     return None
 
 
-def check_hit(settings: Settings, hit: Hit) -> None:
-    """Raises Refused when an unknown caller asks for more than what is due."""
-    if settings.auth == "none" and not settings.allow_force and (hit.force or hit.args):
-        sentence = (
-            "force and args are not for callers nobody has checked: set CRONLEASE_AUTH, or CRONLEASE_ALLOW_FORCE=1"
-        )
-        raise Refused(403, "forbidden", sentence)
+def is_checked(settings: Settings, scope: Mapping[str, Any]) -> bool:
+    """Whether somebody vouches for this caller, who was let in: the platform, a secret, or this machine."""
+    return is_local(scope) if settings.auth is None else settings.auth != "none"
+
+
+def check_hit(settings: Settings, scope: Mapping[str, Any], hit: Hit) -> None:
+    """Raises Refused when an unchecked caller asks for more than what is due."""
+    if hit.force or hit.args:
+        _check_more(settings, scope, "force and args are")
+
+
+def check_status(settings: Settings, scope: Mapping[str, Any]) -> None:
+    """Raises Refused when an unchecked caller asks for the status."""
+    _check_more(settings, scope, "the status is")
+
+
+def _check_more(settings: Settings, scope: Mapping[str, Any], what: str) -> None:
+    if is_checked(settings, scope) or (settings.auth == "none" and settings.allow_force):
+        return
+    sentence = f"{what} not for callers nobody has checked: "
+    if settings.auth is None:
+        sentence += "call http://localhost on this machine directly, not through a proxy or a web page, or set"
+        sentence += " CRONLEASE_AUTH=token"
+    else:
+        sentence += "set CRONLEASE_AUTH to token, oidc or iam, or CRONLEASE_ALLOW_FORCE=1"
+    raise Refused(403, "forbidden", sentence)
 
 
 def bearer(headers: Headers) -> str:

@@ -13,8 +13,8 @@ HINT = "a run started this process or sent this request: it cannot trigger anoth
 
 
 def is_spawned(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether this process was started by a run, or by something that a run started."""
-    return bool((os.environ if environ is None else environ).get(SPAWNED))
+    """Whether this process was started by a run, or by something that a run started. Empty or 0 is a no."""
+    return (os.environ if environ is None else environ).get(SPAWNED, "").strip() not in ("", "0")
 
 
 def parent(environ: Mapping[str, str] | None = None) -> UUID | None:

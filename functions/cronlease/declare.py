@@ -12,7 +12,7 @@ import functions_framework.aio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cronlease import registry
+from cronlease import registry, serving
 from cronlease.cadence import Every, duration
 from cronlease.handler import Door
 from cronlease.job import Job
@@ -43,6 +43,7 @@ def scheduled(
             door = Door(job, settings)
         except SettingsError as error:
             raise SystemExit(f"cronlease cannot start {job.name}: {error}") from None
+        serving.when_forked(job.name, door.say_served)
 
         @functions_framework.aio.http
         @functools.wraps(function)

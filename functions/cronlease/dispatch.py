@@ -147,9 +147,8 @@ class Dispatcher:
             if not told.is_news(outcome):
                 # It is due again, and the oldest: all that was due when we began has had its turn.
                 break
-            took = time.monotonic() - started
-            longest = max(longest, took)
-            await process.pause(pause - took)
+            longest = max(longest, time.monotonic() - started)
+            await process.pause(pause)
         return told.report(due=await self._still_due())
 
     async def _claim(self, request_id: UUID, trigger: str) -> Claim:

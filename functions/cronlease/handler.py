@@ -13,8 +13,8 @@ from uuid import UUID, uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cronlease import cascade, logs, registry, telemetry
-from cronlease.auth import check_hit, guard
+from cronlease import cascade, logs, registry, serving, telemetry
+from cronlease.auth import check_hit, check_status, guard, is_checked
 from cronlease.claim import say_unreadable, within
 from cronlease.database import Database
 from cronlease.hit import Refused, read_hit
@@ -52,14 +52,24 @@ class Door:
         self._database: Database | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._embedded: EmbeddedPostgres | None = None
+        self._said_served = False
+
+    def say_served(self, address: str) -> None:
+        """Says once what this process serves: at its start where that can be known, else at the first request."""
+        logs.configure(self._settings.log_level)
+        self._said_served = True
+        serving.say(self._job.name, self._settings, address)
 
     async def answer(self, request: Request) -> Response:
         """Never raises: whatever happens, the caller gets one JSON sentence and the log gets the rest."""
         logs.configure(self._settings.log_level)
-        process.hook(self._settings.drain_seconds)
+        process.hook(self._settings.drain_seconds, self._settings.announce_seconds)
         logs.headers.set(request.scope["headers"])
         request_id = uuid4()
         try:
+            if not self._said_served:
+                host, port = request.scope.get("server") or ("", None)
+                self.say_served(f"http://{host}:{port}" if port else str(host))
             return await self._route(request, request_id)
         except Refused as refused:
             _say_refused(request, request_id, refused)
@@ -103,7 +113,7 @@ class Door:
                 report = await self._run_due(request)
             return _json(report.as_json(), request_id, report.http_status)
         if path == "/status":
-            return await self._status(request_id)
+            return await self._status(request, request_id)
         if path == "/health/live":
             return _json({"live": True}, request_id)
         if process.draining:
@@ -114,7 +124,7 @@ class Door:
         if (reason := _turned_away(request)) is not None:
             return turned_away(self._job.name, request_id, reason)
         hit = await read_hit(request)
-        check_hit(self._settings, hit)
+        check_hit(self._settings, request.scope, hit)
         try:
             database = self._connected()
         except Unreachable as trouble:
@@ -138,18 +148,24 @@ class Door:
             return Report(reason=SkipReason.SCHEDULE_READ_ERROR)
         return await Dispatcher(registry.jobs(), database, self._settings).run_due()
 
-    async def _status(self, request_id: UUID) -> Response:
+    async def _status(self, request: Request, request_id: UUID) -> Response:
+        check_status(self._settings, request.scope)
         limit = self._job.limits.acquire
         try:
             found = await within(limit, self._connected().ask(read_refresh_status()))
         except (DatabaseTrouble, TimeoutError) as trouble:
             logs.log(logging.ERROR, f"The status could not be read: {trouble}", action="status_failed")
             raise Refused(503, "schedule_read_error", "the schedule cannot be read: the log says why") from None
+        if not is_checked(self._settings, request.scope):
+            # Args may be anybody's secret.
+            for row in (*found["schedules"], *found["runs"]):
+                row.pop("args", None)
         return _json({"ok": True, **found}, request_id)
 
     def move(self, settings: Settings) -> None:
         """From now on with these settings: for tests, whose database is not there when a function is declared."""
         self._settings, self._database, self._admit = settings, None, guard(settings)
+        self._said_served = True
 
     async def close(self) -> None:
         if self._database is not None:

@@ -11,11 +11,13 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from cronlease.job import Hit
+from cronlease.logs import cut
 
 MOST_BYTES = 64 * 1024
 # Less than a process that is told to stop lets those finish that have begun.
 _BODY_SECONDS = 5.0
 _HEADER_LENGTH = 500
+_FIELD_LENGTH = 50
 
 
 class Refused(Exception):
@@ -92,7 +94,7 @@ def _validated(given: dict[str, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = _model()(**given).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"][:2])
+        field = ".".join(cut(str(part), _FIELD_LENGTH) for part in first["loc"][:2])
         if first["type"] == "extra_forbidden":
             raise Refused(400, "bad_request", f"{field}: unknown field, the fields are force and args") from None
         raise Refused(400, "bad_request", f"{field}: {first['msg'].lower()}") from None

@@ -1,8 +1,9 @@
 """How this process ends: SIGTERM first lets the run in progress finish, and only then the server that called us.
 
-In this order: no new run is started and readiness says so; the runs in progress go on, heartbeats and all, for the
-drain time; what is left then is interrupted, which frees its lease; connections are closed; the server's own handler
-is called. A second signal skips the waiting, never the freeing.
+In this order: no new run is started and readiness says so, at least for the announcement time; the runs in progress
+go on, heartbeats and all, for the drain time; what is left then is interrupted, which frees its lease; connections
+are closed; the server's own handler is called and stops listening. A second signal skips the waiting, never the
+freeing.
 """
 
 import asyncio
@@ -40,19 +41,23 @@ class Lifecycle:
         self._interrupts: set[Callable[[], None]] = set()
         self._before: dict[int, Any] = {}
         self._drain_seconds = 0.0
+        self._announce_seconds = 0.0
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._then: Callable[[], object] | None = None
         self._told: Callable[[], None] = lambda: None
         self._task: asyncio.Task[None] | None = None
 
-    def hook(self, drain_seconds: float, then: Callable[[], object] | None = None) -> None:
+    def hook(
+        self, drain_seconds: float, announce_seconds: float = 0, then: Callable[[], object] | None = None
+    ) -> None:
         """Takes the signals over from whoever has them now; asked again, does nothing. Call it on the event loop.
-        When all is done `then` is called, else whoever had SIGTERM before."""
+        Both times count from the first signal. When all is done `then` is called, else whoever had SIGTERM before."""
         if self._before or threading.current_thread() is not threading.main_thread():
             return
         loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._drain_seconds = drain_seconds
+        self._announce_seconds = announce_seconds
         self._then = then
 
         def arrived(number: int, _: object) -> None:
@@ -124,7 +129,10 @@ class Lifecycle:
 
     async def _drain(self) -> None:
         try:
-            await self._until(lambda: not self._at_work or self._hurried, self._drain_seconds)
+            # A balancer that only looks has to find a server that answers: even an idle one goes on meanwhile.
+            await self._until(lambda: self._hurried, self._announce_seconds)
+            left = self._drain_seconds - self._announce_seconds
+            await self._until(lambda: not self._at_work or self._hurried, left)
             self._hurried = True
             for interrupt in list(self._interrupts):
                 interrupt()

@@ -26,11 +26,15 @@ _LABELS = ("request_id", "function", "action")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/(\d{1,20}))?(?:;o=(\d))?")
 _LONGEST = 2000
-# Greedy to the last @: a password may hold one itself, and too much hidden is better than too little.
-_URL_SECRET = re.compile(r"(?P<scheme>\w[\w+.-]*://)[^\s/@]*:\S*@")
+_LONGEST_FIELD = 8_000
+_LONGEST_TRACEBACK = 32_000
+# Every text passes these, also what a stranger sends: each takes time in proportion to the text. So each starts at a
+# fixed word, and no two attempts read the same stretch: one from "://" ends at the next "/", or takes the whole word.
+_URL_SECRET = re.compile(r"(?<=://)[^\s/@:]*:(?P<rest>\S*)")
 _USER_SECRET = re.compile(r"(?i)(?P<scheme>https?://)[^\s/@?#]+@")
-_QUERY_SECRET = re.compile(r"(?P<address>\w[\w+.-]*://[^\s?#\"'<>]*\?)[^\s\"'<>]+")
-_WORD_SECRET = re.compile(r"(?i)(?P<key>password|passwd|pwd)(?P<is>\s*[=:]\s*)(?:'[^']*'|\S+)")
+_QUERY_SECRET = re.compile(r"(?P<address>://[^\s?#\"'<>:]*(?::(?!//)[^\s?#\"'<>:]*)*\?)[^\s\"'<>]+")
+# A quote that is not closed hides all that follows: the text may have been cut there.
+_WORD_SECRET = re.compile(r"(?i)(?P<key>password|passwd|pwd)(?P<is>\s*[=:]\s*)(?:'[^']*(?:'|\Z)|\S+)")
 _SCHEMES = "(?i:bearer|basic|token)"
 _HEADER_SECRET = re.compile(
     rf"(?P<key>(?i:authorization)[\"']?\s*[:=,]\s*b?[\"']?)(?:{_SCHEMES}\s+)?(?!{_SCHEMES}\b)[^\s\"',<]+"
@@ -65,7 +69,7 @@ def redact(text: str) -> str:
     configured ones wherever they stand. What an address asks for (?...) is taken for a secret, too."""
     # Looked for before it is searched for: almost no line has one, and every line passes here.
     if "://" in text:
-        text = _URL_SECRET.sub(r"\g<scheme>***@", text)
+        text = _URL_SECRET.sub(_without_password, text)
         text = _USER_SECRET.sub(r"\g<scheme>***@", text)
         text = _QUERY_SECRET.sub(r"\g<address>***", text)
     lowered = text.lower()
@@ -73,21 +77,39 @@ def redact(text: str) -> str:
         text = _WORD_SECRET.sub(r"\g<key>\g<is>***", text)
     if "authorization" in lowered or "bearer" in lowered or "basic" in lowered:
         text = _BEARER_SECRET.sub(r"\g<scheme>***", _HEADER_SECRET.sub(r"\g<key>***", text))
-    env = os.environ.get
-    for secret in (
-        *_secrets_of(
-            env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", ""), env("CRONLEASE_PING_URL", "")
-        ),
-        *_hidden,
-    ):
+    for secret in _configured():
         text = text.replace(secret, "***")
     return text
 
 
+def _without_password(found: re.Match[str]) -> str:
+    # From the last @ on: a password may hold one itself, and too much hidden is better than too little.
+    at = found["rest"].rfind("@")
+    return found[0] if at < 0 else "***" + found["rest"][at:]
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters, to be redacted afterwards. The end that no longer shows that it is a secret goes,
+    too: an address without its @, half a bearer token, half of a configured secret."""
+    if len(text) <= most:
+        return text
+    kept = text[:most]
+    word = "" if kept[-1].isspace() else (kept.rsplit(maxsplit=1) or [""])[-1]
+    before = kept[: len(kept) - len(word)]
+    if before.rstrip().lower().endswith(("bearer", "basic")):
+        kept = before
+    elif "://" in word:
+        kept = before + word[: word.index("://") + 3]
+    for secret in _configured():
+        half = next((size for size in range(len(secret) - 1, 0, -1) if kept.endswith(secret[:size])), 0)
+        kept = kept[: len(kept) - half]
+    return kept
+
+
 def storable(text: str) -> str:
     """A text from anywhere made fit to be stored and answered: no secret, no NUL, only Unicode, not endless."""
-    # Cut last: half a secret would not be recognised.
-    return redact(text[: 2 * _LONGEST])[:_LONGEST].replace("\0", "").encode("utf-8", "replace").decode()
+    # Cut before, so that a long text costs no more than this, and after, since *** may be longer than a secret.
+    return redact(cut(text, 2 * _LONGEST))[:_LONGEST].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def printable(text: str) -> str:
@@ -95,6 +117,14 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else " " if char.isspace() else "?" for char in text)
+
+
+def _configured() -> list[str]:
+    env = os.environ.get
+    found = _secrets_of(
+        env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", ""), env("CRONLEASE_PING_URL", "")
+    )
+    return [*found, *_hidden]
 
 
 @functools.cache
@@ -114,7 +144,7 @@ def _secrets_of(url: str, password: str, tokens: str, ping_url: str) -> list[str
     return sorted(set(found), key=len, reverse=True)
 
 
-_encode = json.JSONEncoder(default=lambda value: redact(str(value)), ensure_ascii=False).encode
+_encode = json.JSONEncoder(default=lambda value: _clean(str(value)), ensure_ascii=False).encode
 
 
 def incoming_trace() -> Trace | None:
@@ -149,15 +179,16 @@ class JsonFormatter(logging.Formatter):
             f"{_CLOUD}labels": {name: str(fields[name]) for name in _LABELS if fields.get(name)},
             **_trace(),
         }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
         # Before the encoding: afterwards a secret may be escaped beyond recognition.
-        return _encode(_clean(line))
+        line = _clean(line)
+        if record.exc_info:
+            line["exception"] = redact(cut(self.formatException(record.exc_info), _LONGEST_TRACEBACK))
+        return _encode(line)
 
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return redact(cut(value, _LONGEST_FIELD))
     if isinstance(value, dict):
         return {name: _clean(each) for name, each in value.items()}
     return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
@@ -173,12 +204,17 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, _FIELDS, {})
-        tail = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        said = cut(record.getMessage(), _LONGEST_FIELD)
+        told = {name: cut(str(value), _LONGEST_FIELD) for name, value in fields.items() if value is not None}
+        tail = " ".join(f"{name}={value}" for name, value in told.items())
         moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
-        text = f"{moment} {record.levelname:<7} {record.getMessage()}  {tail}".rstrip()
+        text = redact(f"{moment} {record.levelname:<7} {said}  {tail}".rstrip())
+        # One line, and the traceback is indented: nothing in a job's error can look like a line of ours.
+        lines = [" ".join(text.splitlines())]
         if record.exc_info and self._tracebacks:
-            text += "\n" + self.formatException(record.exc_info)
-        return printable(redact(text))
+            trace = redact(cut(self.formatException(record.exc_info), _LONGEST_TRACEBACK))
+            lines += [f"  | {line}" for line in trace.splitlines()]
+        return printable("\n".join(lines))
 
 
 class OurHandler(logging.StreamHandler[TextIO]):

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import NamedTuple
@@ -35,7 +34,7 @@ class Pace(NamedTuple):
     pause: timedelta
     troubles: int = 0
 
-    def after(self, dispatched: Dispatched | None, took: float, source: random.Random) -> "tuple[float, Pace]":
+    def after(self, dispatched: Dispatched | None, source: random.Random) -> "tuple[float, Pace]":
         """The seconds until the next step, and the pace from there on. None is a step that raised."""
         if dispatched is None or (dispatched.outcome is not None and dispatched.outcome.skipped is not None):
             # The exponent is bounded, too: a night without a database must not make a number of a thousand digits.
@@ -43,7 +42,7 @@ class Pace(NamedTuple):
             return min(growing, _LONGEST_RETRY), self._replace(troubles=self.troubles + 1)
         calm = self._replace(troubles=0)
         if dispatched.outcome is not None:
-            return max(0.0, self.pause.total_seconds() - took), calm
+            return self.pause.total_seconds(), calm
         longest = _LONGEST * (1 + _JITTER * source.random())
         if dispatched.due_in is None:
             return longest, calm
@@ -97,9 +96,8 @@ class Worker:
     async def _lane(self) -> None:
         pace = self._pace
         while not self._stopped:
-            began = time.monotonic()
             dispatched = await self._step_safely()
-            seconds, pace = pace.after(dispatched, time.monotonic() - began, self._random)
+            seconds, pace = pace.after(dispatched, self._random)
             await self._wait(seconds)
 
     async def _step_safely(self) -> Dispatched | None:

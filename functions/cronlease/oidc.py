@@ -5,11 +5,15 @@ often than once a minute, or every five seconds while there are none: a stranger
 """
 
 import asyncio
+import http.client
 import json
 import logging
+import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jwt
@@ -58,25 +62,94 @@ class Keys:
 
     async def _ask(self) -> None:
         self._trouble = None
+        asking = _Asking(self._url)
         try:
+            asking.start()
             async with asyncio.timeout(_ANSWER_SECONDS):
-                self._keys = await asyncio.to_thread(self._fetch)
-        except (OSError, ValueError, jwt.PyJWTError) as error:
+                self._keys = await asking.keys
+        except Exception as error:
             self._trouble = str(error) or f"no answer within {_ANSWER_SECONDS:g} s"
             sentence = f"The issuer's keys could not be had from {self._url}: {self._trouble}"
             log(logging.ERROR, f"{sentence}; check CRONLEASE_OIDC_KEYS_URL", action="keys_failed")
+        finally:
+            asking.give_up()
         self._asked_at = time.monotonic()
 
+
+class _Asking(threading.Thread):
+    """Asks the issuer once, on a thread of its own: one that drips its answer byte by byte uses up no shared thread,
+    and closing the socket ends it. A daemon, because nothing ends a thread that waits for a host name."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(name="issuer's keys", daemon=True)
+        self._url = url
+        self._loop = asyncio.get_running_loop()
+        self.keys: asyncio.Future[dict[str, jwt.PyJWK]] = self._loop.create_future()
+        self._socket: socket.socket | None = None
+        self._given_up = False
+
+    def run(self) -> None:
+        try:
+            keys = self._fetch()
+        except Exception as error:
+            self._tell(self.keys.set_exception, error)
+        else:
+            self._tell(self.keys.set_result, keys)
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+
+    def give_up(self) -> None:
+        """Ends the connection under the thread; afterwards, or when it has ended, does nothing."""
+        self._given_up = True
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _tell(self, set_keys: Callable[[Any], None], found: Any) -> None:
+        def tell() -> None:
+            if not self.keys.done():
+                set_keys(found)
+
+        # Nobody waits any more when the loop is closed.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell)
+
     def _fetch(self) -> dict[str, jwt.PyJWK]:
-        ends_at, body = time.monotonic() + _ANSWER_SECONDS, b""
-        with urllib.request.urlopen(self._url, timeout=_STEP_SECONDS) as answer:  # noqa: S310 (settings take http and https only)
-            # Piece by piece: the time limit is that of one piece.
-            while len(body) < _MOST_KEY_BYTES and (piece := answer.read1()):
-                body += piece
-                if time.monotonic() > ends_at:
-                    raise TimeoutError
-        keys = jwt.PyJWKSet.from_dict(json.loads(body)).keys
+        opener = urllib.request.build_opener(*_handlers(self._connected))
+        with opener.open(self._url, timeout=_STEP_SECONDS) as answer:
+            keys = jwt.PyJWKSet.from_dict(json.loads(answer.read(_MOST_KEY_BYTES))).keys
         return {key.key_id: key for key in keys if key.key_id}
+
+    def _connected(self, connection: socket.socket) -> None:
+        # A handle of our own: TLS takes the connection's away.
+        before, self._socket = self._socket, connection.dup()
+        if before is not None:
+            before.close()
+        if self._given_up:
+            raise TimeoutError
+
+
+def _handlers(connected: Callable[[socket.socket], None]) -> tuple[urllib.request.BaseHandler, ...]:
+    """urllib's own, except that `connected` is told of each connection before anything is read from it."""
+
+    class Plain(http.client.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            connected(self.sock)
+
+    class Secure(http.client.HTTPSConnection, Plain):
+        """Its connect calls that of Plain, and begins TLS afterwards."""
+
+    class PlainHandler(urllib.request.HTTPHandler):
+        def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Plain, req)
+
+    class SecureHandler(urllib.request.HTTPSHandler):
+        def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Secure, req)
+
+    return PlainHandler(), SecureHandler()
 
 
 class IdTokens:

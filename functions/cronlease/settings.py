@@ -16,7 +16,17 @@ from cronlease.callers import audience, emails, tokens, web_address
 
 PREFIX = "CRONLEASE_"
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
-_PLATFORM_MARKS = ("K_SERVICE", "KUBERNETES_SERVICE_HOST")
+# Each is set by a platform: Cloud Run, Kubernetes, Lambda, Azure Functions, Vercel, Render, Fly, Railway, Heroku.
+PLATFORM_MARKS = (
+    *(
+        "K_SERVICE",
+        "CLOUD_RUN_JOB",
+        "KUBERNETES_SERVICE_HOST",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "FUNCTIONS_WORKER_RUNTIME",
+    ),
+    *("VERCEL", "RENDER", "FLY_APP_NAME", "RAILWAY_ENVIRONMENT", "DYNO"),
+)
 _EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
 
@@ -64,6 +74,7 @@ class Settings(NamedTuple):
     retention: timedelta = timedelta(days=30)
     dispatch_pause: timedelta = timedelta(seconds=1)
     drain_seconds: float = 6
+    announce_seconds: float = 0
     auth: str | None = None
     token: tuple[str, ...] = ()
     token_file: Path | None = None
@@ -117,7 +128,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     values: dict[str, Any] = {
         "database_url": env.get("DATABASE_URL") or None,
         "libpq_target": any(env.get(name) for name in _LIBPQ_TARGETS),
-        "on_platform": any(env.get(mark) for mark in _PLATFORM_MARKS),
+        "on_platform": any(env.get(mark) for mark in PLATFORM_MARKS),
     }
     for name, read in _READERS.items():
         # What a caller sends is in CRONLEASE_TOKEN, too: only who checks tokens minds what it is like.
@@ -130,6 +141,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         name = "CLOUD_RUN_TIMEOUT_SECONDS"
         values["max_run"] = _read(name, env[name], lambda seconds: duration(seconds + "s"))
         values["max_run_name"] = name
+    values["drain_seconds"] = _drain(values.get("drain_seconds"), values.get("announce_seconds", 0))
     settings = Settings(**values)
     settings.check()
     _check_auth(settings)
@@ -195,6 +207,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "retention": _positive,
     "dispatch_pause": duration,
     "drain_seconds": _number(0, 3600),
+    "announce_seconds": _number(0, 3600),
     "auth": _one_of("none", "iam", "oidc", "token"),
     "token": tokens,
     "token_file": Path,
@@ -208,6 +221,14 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "migrate": _one_of("auto", "never"),
     "log_level": _one_of("DEBUG", "INFO", "WARNING", "ERROR"),
 }
+
+
+def _drain(drain: float | None, announce: float) -> float:
+    """Runs in progress go on while the end is announced, so they have at least as long."""
+    if drain is not None and announce > drain:
+        sentence = f"CRONLEASE_ANNOUNCE_SECONDS is {announce:g}, but it must be at most CRONLEASE_DRAIN_SECONDS"
+        raise SettingsError(f"{sentence}, {drain:g}")
+    return max(Settings().drain_seconds, announce) if drain is None else drain
 
 
 def _check_platform(settings: Settings) -> None:

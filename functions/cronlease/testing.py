@@ -98,12 +98,15 @@ class Client:
         path: str = "/",
         method: str = "POST",
     ) -> dict[str, Any]:
-        """What the function answers; headers such as Cloud Scheduler's may be given."""
+        """What the function answers to a caller on this machine; headers such as Cloud Scheduler's may be given."""
         import json
 
         given = {name: value for name, value in (("force", force), ("args", args)) if value is not None}
         body = json.dumps(given).encode() if given else b""
-        raw = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+        raw = [
+            (name.lower().encode(), value.encode())
+            for name, value in {"Host": "localhost", **(headers or {})}.items()
+        ]
         raw += [(b"content-length", str(len(body)).encode())]
         return self._runner.run(self._answer({"path": path, "method": method, "headers": raw}, body))
 
@@ -116,6 +119,7 @@ class Client:
             return {"type": "http.request", "body": body, "more_body": False}
 
         whole = {"type": "http", "http_version": "1.1", "query_string": b"", "server": ("testserver", 80), **scope}
+        whole["client"] = ("127.0.0.1", 0)
         response = await self._target(Request(whole, receive))
         return {**json.loads(response.body), "http_status": response.status_code}
 

@@ -11,7 +11,7 @@ async def tick(run: Run) -> None:
     """Leaves one row per committed run; can be asked to take its time or to fail."""
     await asyncio.sleep(float(run.args.get("sleep", 0)))
     if "fail" in run.args:
-        raise ValueError(run.args["fail"])
+        raise ValueError(run.args["fail"] * run.args.get("times", 1))
     async with run.commit() as conn:
         await conn.execute("insert into effect values (%s)", [run.request_id])
         run.report(fetched=1, inserted=1)

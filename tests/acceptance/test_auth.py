@@ -86,16 +86,21 @@ def test_tokens_in_a_file_are_read_again_when_it_changes(serve: Serve, room: Roo
     assert ask(served, f"Bearer {SECRETS[1]}").status_code == 200
 
 
-def test_nobody_checked_means_no_force_and_no_args_unless_said(serve: Serve, room: Room) -> None:
+def test_nobody_checked_means_no_force_no_args_and_no_status_unless_said(serve: Serve, room: Room) -> None:
     served = serve(room.dsn, CRONLEASE_AUTH="none")
     for body in ({"force": True}, {"args": {"sleep": 1}}):
         answer = served.hit(json=body)
         assert (answer.status_code, answer.json()["reason"]) == (403, "forbidden")
         assert "CRONLEASE_ALLOW_FORCE=1" in answer.json()["error"]
+    assert served.hit("/status", method="GET").status_code == 403
     assert connections(room) == 0
     assert served.hit().json()["status"] == "success"
     allowed = serve(room.dsn, CRONLEASE_AUTH="none", CRONLEASE_ALLOW_FORCE="1")
-    assert allowed.force()["status"] == "success"
+    assert allowed.force(key="s3cret")["status"] == "success"
+    status = allowed.hit("/status", method="GET")
+    assert [row["status"] for row in status.json()["runs"]] == ["success", "success"]
+    assert "s3cret" not in status.text
+    assert "args" not in status.text
 
 
 def test_keys_that_cannot_be_had_are_told_to_both_sides(serve: Serve, room: Room, issuer: Issuer) -> None:

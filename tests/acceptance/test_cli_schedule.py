@@ -259,6 +259,7 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
         (["schedule", "create", " ", "--action", "note"], 2, "'NAME': must not be empty"),
         (["schedule", "run", "b", "--source", "nowhere.py"], 2, "there is no Python file"),
         (["recover", "--older-than", "5"], 2, "'5' is not a duration"),
+        (["recover", "--all", "--older-than", "5m"], 2, "--all and --older-than exclude each other"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(
@@ -313,11 +314,13 @@ def test_recover_and_delete_say_what_they_did(room: Room) -> None:
     def says(*words: str) -> Any:
         return json.loads(Shell(room.dsn, Path("nowhere")).says_quickly(*words, "--json"))
 
-    assert Shell(room.dsn, Path("nowhere")).says_quickly("recover") == "no lease has run out\n"
+    cronlease = Shell(room.dsn, Path("nowhere"))
+    assert cronlease.says_quickly("recover").startswith("no lease of that age has run out: --all")
+    assert cronlease.says_quickly("recover", "--all") == "no lease has run out\n"
     code, said = refused(room.dsn, "schedule", "delete", "a", "--yes")
     assert (code, said.startswith('Error: "a" is running until ')) == (1, True)
     room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
-    assert says("recover", "--older-than", "5m") == {"recovered": 0}
-    assert says("recover") == {"recovered": 1}
+    assert says("recover") == {"recovered": 0}, "five minutes unless said otherwise, as in SQL"
+    assert says("recover", "--all") == {"recovered": 1}
     assert says("schedule", "delete", "a", "--yes") == {"function": "a", "deleted": True}
     assert room.query("select from refresh_schedule") == []

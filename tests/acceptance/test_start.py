@@ -1,5 +1,6 @@
 """Starting: what refuses to start, and what starts and then fails closed without saying a secret."""
 
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ MAIN = FUNCTIONS / "main.py"
         ),
         ({"K_SERVICE": "f", "DATABASE_URL": "postgresql://h/d"}, ["CRONLEASE_AUTH"]),
         ({"K_SERVICE": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
     ],
 )
 def test_settings_that_cannot_hold_refuse_to_start_in_one_sentence(
@@ -57,6 +59,50 @@ def test_a_function_whose_database_is_down_answers_fast_and_keeps_its_secrets(se
     assert line["severity"] == "ERROR"
     assert "DATABASE_URL" in line["message"]
     assert "s3cret" not in served.log_file.read_text()
+
+
+def start_lines(environment: dict[str, str]) -> Any:
+    """What a function says that nobody has hit; stopped when it has said so."""
+    port = free_port()
+    process = subprocess.Popen(
+        command("tick", JOBS, port),
+        env=clean_environment(**environment),
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    try:
+        return port, json.loads(process.stderr.readline())
+    finally:
+        kill(process)
+        process.stderr.close()
+
+
+def test_the_first_line_says_what_is_served_before_anybody_hits_it(place: Path) -> None:
+    port, line = start_lines({"DATABASE_URL": "postgresql://me:s3cret@db.example:6543/prices?sslpassword=s3cret"})
+    assert (line["severity"], line["action"], line["function"]) == ("INFO", "serving_started", "tick")
+    assert f"Serving tick (POST /run-due also runs tock, tell) at http://127.0.0.1:{port} on" in line["message"]
+    assert "host=db.example" in line["message"]
+    assert "port=6543" in line["message"]
+    assert "dbname=prices" in line["message"]
+    assert "user=me" in line["message"]
+    assert "s3cret" not in json.dumps(line)
+    _, line = start_lines({"CRONLEASE_DATA_DIR": str(place)})
+    assert f"on the embedded PostgreSQL in {place}" in line["message"]
+    _, line = start_lines({"DATABASE_URL": "postgresql://me:s3:cret@/ho@st"})
+    assert "DATABASE_URL cannot be read" in line["message"]
+    assert "cret" not in json.dumps(line)
+
+
+def test_each_process_says_once_what_it_serves(serve: Serve, room: Room) -> None:
+    served = serve(room.dsn, WORKERS="2")
+    wait_until(lambda: len(started(served.log())) == 2)
+    served.hit("/status", method="GET")
+    assert len(started(served.log())) == 2
+
+
+def started(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line for line in lines if line.get("action") == "serving_started"]
 
 
 def test_libpq_s_own_variables_name_the_database(serve: Serve, room: Room) -> None:

@@ -19,6 +19,7 @@ ENVIRONMENT = {
     "DATABASE_URL": f"postgresql://me:{SECRET}@h/d",
     "CLOUD_SQL": "my-project:europe-west1:db",
     "SETTINGS": "CRONLEASE_EVERY=5m..6m",
+    "ALERT_CHANNELS": "projects/my-project/notificationChannels/1,projects/my-project/notificationChannels/2",
 }
 
 
@@ -104,7 +105,7 @@ def test_gcloud_knows_every_flag_the_script_uses(commands: list[list[str]], tmp_
     chosen = {tuple(command[1:3]): [gcloud, *command[1:], "--nonsense=1"] for command in commands}
     asked = [
         subprocess.Popen(chosen[verb], env=environment, stderr=subprocess.PIPE, text=True)
-        for verb in (("run", "deploy"), ("scheduler", "jobs"))
+        for verb in (("run", "deploy"), ("scheduler", "jobs"), ("alpha", "monitoring"))
     ]
     for process in asked:
         _, said = process.communicate(timeout=50)
@@ -120,6 +121,7 @@ def test_gcloud_knows_every_flag_the_script_uses(commands: list[list[str]], tmp_
         ({"SOURCES": "mine.toml"}, "SOURCES is mine.toml, and from"),
         ({"CLOUD_SQL": "db"}, "PROJECT:REGION:INSTANCE"),
         ({"MIGRATE": "maybe"}, "auto or never"),
+        ({"ALERT_CHANNELS": "me@example.com"}, "notificationChannels/123"),
         (
             {"SETTINGS": "CRONLEASE_EVERY=5m,CRONLEASE_LEASE=1m"},
             "SETTINGS has CRONLEASE_LEASE, which is set elsewhere",

@@ -187,6 +187,7 @@ def test_terraform_reads_the_one_definition(tmp_path: Path) -> None:
         ({"cloud_sql": {}, "database_password": "short"}, "16 characters"),
         ({"cloud_sql": {"version": "POSTGRES_13"}, "database_password": "0123456789abcdef"}, "POSTGRES_14"),
         ({"environment": {"CRONLEASE_LEASE": "5m"}}, "set elsewhere"),
+        ({"alert_channels": ["me@example.com"]}, "notificationChannels/123"),
     ],
 )
 def test_a_variable_that_cannot_be_right_is_refused(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:

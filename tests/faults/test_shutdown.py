@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,28 @@ def test_a_second_signal_hurries_and_still_frees_the_lease(served: Served, room:
 def test_an_idle_server_ends_at_once(served: Served, room: Room) -> None:
     assert served.hit().json()["status"] == "success"
     served.process.send_signal(signal.SIGTERM)
+    ended_well(served, room)
+
+
+def test_the_end_is_announced_to_a_balancer_that_only_looks(serve: Serve, room: Room) -> None:
+    """It answers all that time and says so, even when it has nothing to do; a run in progress goes on meanwhile."""
+    served = serve(room.dsn, source=JOBS, CRONLEASE_ANNOUNCE_SECONDS="1.2")
+    slow = Slow(served, room, 0.6)
+    served.process.send_signal(signal.SIGTERM)
+    told_at = time.monotonic()
+    wait_until(lambda: served.hit("/health/ready", method="GET").status_code == 503)
+    seen: set[tuple[int, str]] = set()
+    last = told_at
+    try:
+        while time.monotonic() - told_at < 10:
+            seen.add((served.hit("/health/ready", method="GET").status_code, served.hit().json()["reason"]))
+            last = time.monotonic()
+    except httpx2.TransportError:
+        pass
+    assert seen == {(503, "shutting_down")}
+    assert 1.0 < last - told_at < 5
+    status, body = slow.answer()
+    assert (status, body["status"]) == (200, "success")
     ended_well(served, room)
 
 

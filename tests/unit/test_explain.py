@@ -63,7 +63,7 @@ def test_it_says_who_runs_it_now_and_until_when() -> None:
 def test_it_says_that_a_lease_ran_out() -> None:
     stale, due = said(past("running"), state="stale", due=True, locked_by=REQUEST, locked_until=ago(seconds=40))[2:]
     assert "ran out 40 seconds ago before the run finished" in stale
-    assert "cronlease recover" in stale
+    assert "cronlease recover --all" in stale
     assert due == "It is due: the next hit, run-due or worker runs it."
 
 

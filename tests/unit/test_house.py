@@ -14,7 +14,7 @@ FLOORS = [
     {"cli", "testing"},
     {"declare", "loop"},
     {"handler"},
-    {"auth"},
+    {"auth", "serving"},
     {"dispatch", "hit"},
     {"run"},
     {"ending", "skip", "supervise", "transaction"},
@@ -23,7 +23,7 @@ FLOORS = [
     {"database"},
     {"conninfo", "lifecycle", "swift", "telemetry"},
     {"wall", "pool", "settings", "sqlstate", "logs"},
-    {"outcome", "cadence", "callers", "cascade", "trouble"},
+    {"outcome", "cadence", "callers", "cascade", "loopback", "trouble"},
 ]
 
 

@@ -91,9 +91,22 @@ def test_a_job_s_error_cannot_move_the_cursor_of_a_terminal(tracebacks: bool) ->
     error = ValueError("\x1b[2Jlost\r\x9b1m\u202e\u00a0\n\tkept")
     logs.log(logging.ERROR, f"It did not end well: {error}", action="run_failed", cause=error)
     said = stream.getvalue()
-    assert "It did not end well: ?[2Jlost ?1m? \n\tkept" in said
+    assert "It did not end well: ?[2Jlost ?1m?  \tkept" in said
     assert all(char.isprintable() or char in "\n\t" for char in said)
     assert ("ValueError: ?[2Jlost" in said) == tracebacks
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\v", "\x85", "\u2028"])
+@pytest.mark.parametrize("tracebacks", [True, False])
+def test_a_job_s_error_cannot_forge_a_line_of_the_terminal(tracebacks: bool, end: str) -> None:
+    stream = Terminal()
+    logs.configure("INFO", stream, tracebacks=tracebacks)
+    error = ValueError(f"no luck{end}12:00:00 INFO    tick ended well")
+    logs.log(logging.ERROR, f"It did not end well: {error}", action="run_failed", cause=error, error=str(error))
+    first, *others = stream.getvalue().splitlines()
+    assert first.count("tick ended well") == 2
+    assert bool(others) == tracebacks
+    assert all(line.startswith("  | ") for line in others)
 
 
 def test_a_level_below_the_configured_one_is_silent() -> None:

@@ -48,6 +48,10 @@ def test_a_limit_of_the_platform_is_refused_by_its_own_name() -> None:
         ({"CRONLEASE_MAX_RUN": "5s", "CRONLEASE_ACQUIRE_TIMEOUT": "5s"}, ["CRONLEASE_MAX_RUN", "CRONLEASE_ACQUIRE"]),
         ({"CRONLEASE_BACKOFF_CAP": "10m"}, ["CRONLEASE_BACKOFF_CAP", "CRONLEASE_BACKOFF"]),
         ({"CRONLEASE_LEASE": "0.5s"}, ["CRONLEASE_LEASE"]),
+        (
+            {"CRONLEASE_ANNOUNCE_SECONDS": "5", "CRONLEASE_DRAIN_SECONDS": "4"},
+            ["CRONLEASE_ANNOUNCE_SECONDS is 5", "CRONLEASE_DRAIN_SECONDS, 4"],
+        ),
     ],
 )
 def test_numbers_that_cannot_hold_together_are_refused_by_name(environment: dict[str, str], names: list[str]) -> None:
@@ -55,6 +59,11 @@ def test_numbers_that_cannot_hold_together_are_refused_by_name(environment: dict
         load(environment)
     assert all(name in str(refused.value) for name in names)
     assert "\n" not in str(refused.value)
+
+
+def test_a_long_announcement_alone_makes_the_drain_as_long() -> None:
+    assert load({"CRONLEASE_ANNOUNCE_SECONDS": "9"}).drain_seconds == 9
+    assert load({"CRONLEASE_ANNOUNCE_SECONDS": "2"}).drain_seconds == 6
 
 
 def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
@@ -110,7 +119,21 @@ def test_an_empty_variable_counts_as_not_set() -> None:
     assert load({"CRONLEASE_LEASE": "", "DATABASE_URL": ""}) == load({})
 
 
-@pytest.mark.parametrize("mark", ["K_SERVICE", "KUBERNETES_SERVICE_HOST"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "K_SERVICE",
+        "KUBERNETES_SERVICE_HOST",
+        "CLOUD_RUN_JOB",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "VERCEL",
+        "FUNCTIONS_WORKER_RUNTIME",
+        "RENDER",
+        "FLY_APP_NAME",
+        "RAILWAY_ENVIRONMENT",
+        "DYNO",
+    ],
+)
 def test_on_a_platform_database_and_auth_must_be_said(mark: str) -> None:
     with pytest.raises(SettingsError, match="set DATABASE_URL"):
         load({mark: "x", "CRONLEASE_AUTH": "iam"})

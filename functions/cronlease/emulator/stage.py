@@ -18,15 +18,16 @@ from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.postgres import EmbeddedPostgres, default_data_dir
 from cronlease.emulator.stopping import Stopping
 from cronlease.migrate import migrate
-from cronlease.settings import load
+from cronlease.settings import PLATFORM_MARKS, load
 
 # Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
 _DATABASE = "emulator"
 _FEED_LATENCY = 3.0
-_LOOPBACK = {"CRONLEASE_AUTH": "none", "CRONLEASE_ALLOW_FORCE": "1", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-# DEBUG would make the framework start its development server, the next two say that we are on a platform, and a
-# monitor must not take these runs for the real ones.
-_MISLEADING = {"DEBUG", "K_SERVICE", "KUBERNETES_SERVICE_HOST", "CRONLEASE_PING_URL"}
+# Unset, so that whoever is on this machine may do everything, and a web page in its browser may not.
+_LOOPBACK = {"CRONLEASE_AUTH": "", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+# DEBUG would make the framework start its development server, the marks say that we are on a platform, and a monitor
+# must not take these runs for the real ones.
+_MISLEADING = {"DEBUG", "CRONLEASE_PING_URL", *PLATFORM_MARKS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _leases(conn: "Connection[Any]") -> Iterator[Finding]:
     stale = _ask(conn, "leases")
     if stale["count"]:
         said = f"{counted(stale['count'], 'lease')} ran out before the run finished: {_names(stale)}"
-        yield warning("leases", said, "run `cronlease recover`, or wait: the next hit takes over")
+        yield warning("leases", said, "run `cronlease recover --all`, or wait: the next hit takes over")
     else:
         yield ok("leases", "no lease has run out under its run")
 

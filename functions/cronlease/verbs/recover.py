@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 
 
 @click.command("recover")
-@options.length("--older-than", default="0s", text="Only those of runs that started at least so long ago.")
+@options.length("--older-than", default="5m", text="Only those of runs that started at least so long ago.")
+@click.option("--all", "every_age", is_flag=True, help="Also those that have run out just now.")
 @options.as_json
 @click.pass_obj
-def recover_command(toolbox: "Toolbox", older_than: timedelta, as_json: bool) -> None:
+def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, as_json: bool) -> None:
     """Clear the leases of runs that died; never a live one."""
+    if every_age:
+        given = click.get_current_context().get_parameter_source("older_than")
+        if given is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--all and --older-than exclude each other")
+        older_than = timedelta(0)
     with toolbox.connection() as conn:
         cleared = ask_plain(conn, recover_stale_dispatches(older_than))
-    none = "no lease of that age has run out" if older_than else "no lease has run out"
+    none = (
+        "no lease of that age has run out: --all looks at those of any age" if older_than else "no lease has run out"
+    )
     said = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
     show.say({"recovered": cleared}, said, in_json=as_json)

@@ -70,7 +70,7 @@ def holder(look: Look) -> str | None:
         ended = f" {relative(row.locked_until, now)}" if row.locked_until else ""
         return (
             f"Request {row.locked_by} has had the lease{since}, and it ran out{ended} before the run finished:"
-            " whoever comes next takes over, and `cronlease recover` clears it at once."
+            " whoever comes next takes over, and `cronlease recover --all` clears it at once."
         )
     until = f"until {at(row.locked_until)} ({relative(row.locked_until, now)})" if row.locked_until else "without end"
     return f"It is running now: request {row.locked_by} has had the lease{since}, {until} unless it is renewed."
