@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cronlease.conninfo import configured_by
+from cronlease.conninfo import advised
 from cronlease.database import Database
 from cronlease.logs import log
 from cronlease.outcome import SkipReason
@@ -56,7 +56,7 @@ async def claim(
     except NotPermitted as trouble:
         why = f"{trouble}: grant this role cronlease_runner (schema/roles.sql), or {_OWNER} where there is none yet"
     except Unreachable as trouble:
-        why = f"{trouble}: check {configured_by()} and that the server is up"
+        why = advised(trouble)
     except DatabaseTrouble as trouble:
         why = str(trouble)
     say_unreadable(function, request_id, why)

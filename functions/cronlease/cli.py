@@ -6,6 +6,7 @@ entry point group `cronlease.commands`. All of them find in `ctx.obj` what we of
 
 import asyncio
 import contextlib
+import difflib
 import os
 import sys
 import traceback
@@ -151,6 +152,16 @@ class _Verbs(click.Group):
             return command
         return next(map(_brought, entry_points(group=COMMANDS, name=cmd_name)), None)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Says for a mistyped verb which one may have been meant; click knows only those that are loaded."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f"did you mean {near[0]}?" if near else "`cronlease --help` shows those there are"
+            error.message = f"No such command {args[0]!r}: {hint}"  # type: ignore[misc]
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs by what they are for."""
         placed = {name for verbs in _GROUPS.values() for name in verbs}
@@ -173,9 +184,13 @@ class _Verbs(click.Group):
         """Whatever goes wrong ends with one sentence; where it came from only --debug shows."""
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
-            # The last one is a reader that has gone away: click ends quietly.
+        except (click.exceptions.Exit, BrokenPipeError):
+            # The second one is a reader that has gone away: click ends quietly.
             raise
+        except click.Abort:
+            raise click.ClickException("stopped at the question: run it again and answer y") from None
+        except KeyboardInterrupt:
+            raise click.ClickException("stopped by Ctrl-C: run it again to go on") from None
         except click.ClickException as error:
             _trace(ctx)
             # Final for who raised it; its exit status and usage are to stay, so it is no new one.

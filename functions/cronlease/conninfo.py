@@ -1,6 +1,7 @@
 """How we connect: the connection string with every time limit in it. A string that cannot be read is never echoed."""
 
 import os
+import re
 from typing import Any
 
 import psycopg
@@ -27,11 +28,24 @@ _UNREADABLE_URL = (
     "DATABASE_URL cannot be read: write postgresql://user@host:5432/name with the password percent-encoded,"
     " or in PGPASSWORD"
 )
+_DRIVER_IN_URL = (
+    "DATABASE_URL names a driver in its scheme, as SQLAlchemy does: write postgresql:// in the place of {scheme}"
+)
+_SCHEME_WITH_DRIVER = re.compile(r"postgres(ql)?\+\w+://")
+# What a server that is up says to a stranger, and what to do about it.
+_REMEDIES = {
+    "password authentication failed": "put the right role and password into {where}, the password percent-encoded",
+    "no password supplied": "put the password into {where}, percent-encoded, or into PGPASSWORD",
+    "no pg_hba.conf entry": "let this host, role and database in by the server's pg_hba.conf, or change {where}",
+    " does not exist": "create it there, or name another one in {where}",
+}
 
 
 def conninfo_of(url: str) -> str:
     """The connection string with our time limits, except where it sets its own. A malformed one is not echoed, and
     neither is one that libpq reads otherwise than it was meant: its parts may be parts of a password."""
+    if found := _SCHEME_WITH_DRIVER.match(url):
+        raise Unreachable(_DRIVER_IN_URL.format(scheme=found[0]))
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
@@ -62,11 +76,28 @@ def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]
 
 def advised(trouble: DatabaseTrouble) -> str:
     """What the trouble says, and what to check where no connection could be had."""
+    said, what_to_do = in_parts(trouble)
+    return f"{said}: {what_to_do}" if what_to_do else said
+
+
+def in_parts(trouble: DatabaseTrouble) -> tuple[str, str]:
+    """The same as two texts; the second is empty where there is nothing to add."""
     said = str(trouble)
-    if not isinstance(trouble, Unreachable) or said == _UNREADABLE_URL:
-        return said
-    # In the place of the driver's own question.
-    return f"{said.partition(' Is the server running')[0]}: check {configured_by()} and that the server is up"
+    if not isinstance(trouble, Unreachable):
+        return said, ""
+    if said.startswith("DATABASE_URL "):
+        what, _, how = said.partition(": ")
+        return what, how
+    # Without the driver's own question.
+    said = (
+        said.removeprefix("connection failed: ")
+        .partition(" Is the server running")[0]
+        .replace("FATAL: ", "")
+        .replace("fe_sendauth: ", "")
+    )
+    usual = "check {where} and that the server is up"
+    remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in said), usual)
+    return said, remedy.format(where=configured_by())
 
 
 def configured_by() -> str:

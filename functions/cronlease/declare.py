@@ -5,6 +5,7 @@ Settings are read when they decorate, so that bad ones refuse to start; no conne
 
 import functools
 import importlib.util
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -78,15 +79,16 @@ def _registered(
     try:
         settings = load()
         _check_database(settings)
-        job = Job.of(
-            function,
-            settings,
-            name=name,
-            lease=duration(lease) if lease else None,
-            every=Every.parse(every) if every else None,
-            backoff=Every.parse(backoff) if backoff else None,
-            has_row=has_row,
-        )
+        times: dict[str, Any] = {
+            "lease": duration(lease) if lease else None,
+            "every": Every.parse(every) if every else None,
+            "backoff": Every.parse(backoff) if backoff else None,
+        }
+        if how := os.environ.get("CRONLEASE_EMULATED"):
+            from cronlease.emulator.times import Times
+
+            times = Times(**times).shortened(how, settings)._asdict()
+        job = Job.of(function, settings, name=name, has_row=has_row, **times)
         registry.register(job)
     except ValueError as error:
         # Not a traceback of the framework's: whoever starts this must read one sentence.

@@ -10,7 +10,16 @@
         assert client.hit()["status"] == "success"
 
 Each test has a database of its own: a clone of one that migrate has built on an embedded server (`cronlease[local]`),
-or on the one that CRONLEASE_TEST_DATABASE_URL names. Imported by pytest at its start, so it imports nothing itself.
+or on the one that CRONLEASE_TEST_DATABASE_URL names. What your function needs beside our schema is put into it once:
+by a file that the ini option `cronlease_setup` names, or by what a fixture `cronlease_setup` of yours answers.
+
+`hit` may be called from several threads at the same time, as a scheduler and a person may:
+
+    with ThreadPoolExecutor(20) as threads:
+        answers = [hit.result() for hit in [threads.submit(client.hit) for _ in range(20)]]
+    assert [answer.get("status") for answer in answers].count("success") == 1
+
+Imported by pytest at its start, so it imports nothing itself.
 """
 
 import os
@@ -23,11 +32,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    import asyncio
+    from anyio.from_thread import BlockingPortal
 
     from cronlease.handler import Door
 
+    # A file of SQL, SQL itself, or what is called with the address of the database.
+    Setup = Path | str | Callable[[str], object] | None
+
 _ADMIN = "CRONLEASE_TEST_DATABASE_URL"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("cronlease_setup", "A file of SQL that prepares the database of each test.", type="string")
 
 
 class Cluster:
@@ -39,7 +55,7 @@ class Cluster:
 
         self.admin = admin
         self._connection = psycopg.connect(admin, autocommit=True)
-        self._template = ""
+        self._templates: dict[Setup, str] = {}
         # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
         # the catalog cache that a copy through the log leaves out.
         copies = ours and self._connection.info.server_version >= 150000
@@ -50,20 +66,29 @@ class Cluster:
 
         return make_conninfo(self.admin, dbname=name)
 
+    @property
+    def role(self) -> str:
+        return self._connection.info.user
+
     def create(self, template: str = "template0") -> str:
         """The name of a new database."""
         name = f"cronlease_test_{uuid.uuid4().hex[:12]}"
         self._send("create database {} template {}" + self._strategy, name, template)
         return name
 
-    def migrated(self) -> str:
-        """The name of a new database with our schema in it."""
+    def migrated(self, setup: "Setup" = None) -> str:
+        """The name of a new database with our schema in it, and after that what the setup makes."""
         from cronlease.migrate import migrate
 
-        if not self._template:
-            self._template = self.create()
-            migrate(self.url(self._template))
-        return self.create(self._template)
+        if setup not in self._templates:
+            template = self._templates[setup] = self.create()
+            try:
+                migrate(self.url(template))
+                _set_up(self.url(template), setup)
+            except BaseException:
+                self.drop(self._templates.pop(setup))
+                raise
+        return self.create(self._templates[setup])
 
     def drop(self, name: str) -> None:
         self._send("drop database if exists {} with (force)", name)
@@ -72,8 +97,8 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._template:
-            self.drop(self._template)
+        for template in self._templates.values():
+            self.drop(template)
         self._connection.close()
 
     def _send(self, text: str, *names: str) -> None:
@@ -82,12 +107,24 @@ class Cluster:
         self._connection.execute(sql.SQL(text).format(*map(sql.Identifier, names)))
 
 
-class Client:
-    """A function behind its HTTP door, without a server: `hit` answers the body, and the status as `http_status`."""
+def _set_up(url: str, setup: "Setup") -> None:
+    from cronlease.emulator.setup import run_file, run_text
 
-    def __init__(self, target: Any, runner: "asyncio.Runner") -> None:
+    if callable(setup):
+        setup(url)
+    elif isinstance(setup, Path):
+        run_file(url, setup)
+    elif setup is not None:
+        run_text(url, setup, "cronlease_setup")
+
+
+class Client:
+    """A function behind its HTTP door, without a server: `hit` answers the body, and the status as `http_status`.
+    For any thread, and for several at the same time."""
+
+    def __init__(self, target: Any, portal: "BlockingPortal") -> None:
         self._target = target
-        self._runner = runner
+        self._portal = portal
 
     def hit(
         self,
@@ -108,7 +145,7 @@ class Client:
             for name, value in {"Host": "localhost", **(headers or {})}.items()
         ]
         raw += [(b"content-length", str(len(body)).encode())]
-        return self._runner.run(self._answer({"path": path, "method": method, "headers": raw}, body))
+        return self._portal.call(self._answer, {"path": path, "method": method, "headers": raw}, body)
 
     async def _answer(self, scope: dict[str, Any], body: bytes) -> dict[str, Any]:
         import json
@@ -128,7 +165,7 @@ class Client:
 def cronlease_cluster() -> "Iterator[Cluster]":
     """The server of the session."""
     if os.environ.get(_ADMIN):
-        with Cluster(os.environ[_ADMIN]) as cluster:
+        with _given() as cluster:
             yield cluster
         return
     from cronlease.emulator.postgres import EmbeddedPostgres
@@ -143,10 +180,46 @@ def cronlease_cluster() -> "Iterator[Cluster]":
             yield cluster
 
 
+def _given() -> Cluster:
+    """The server that the variable names; one sentence where it cannot be used."""
+    from cronlease.conninfo import connect_plain, in_parts
+    from cronlease.logs import redact
+    from cronlease.trouble import DatabaseTrouble
+
+    try:
+        connect_plain(os.environ[_ADMIN]).close()
+    except DatabaseTrouble as trouble:
+        said, what_to_do = (text.replace("DATABASE_URL", _ADMIN) for text in in_parts(trouble))
+        pytest.fail(redact(f"{said}: {what_to_do}"), pytrace=False)
+    return Cluster(os.environ[_ADMIN])
+
+
+@pytest.fixture(scope="session")
+def cronlease_setup(pytestconfig: pytest.Config) -> "Setup":
+    """What prepares the databases, beside our schema: the file of the ini option. Yours may answer a Path to such a
+    file, a text of SQL, or a function that is called with the address of the database."""
+    named: str = pytestconfig.getini("cronlease_setup")
+    return pytestconfig.rootpath / named if named else None
+
+
 @pytest.fixture
-def cronlease_database(cronlease_cluster: Cluster) -> Iterator[str]:
+def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: "Setup") -> Iterator[str]:
     """The address of a database of this test's own, with our schema in it."""
-    name = cronlease_cluster.migrated()
+    from psycopg.errors import InsufficientPrivilege
+
+    from cronlease.emulator.setup import SetupError
+
+    try:
+        name = cronlease_cluster.migrated(cronlease_setup)
+    except SetupError as error:
+        pytest.fail(str(error), pytrace=False)
+    except InsufficientPrivilege:
+        role = cronlease_cluster.role
+        pytest.fail(
+            f'the role "{role}" of {_ADMIN} may not create databases, and each test needs one: run'
+            f' `alter role "{role}" createdb` as a superuser, or unset {_ADMIN} to use the embedded server',
+            pytrace=False,
+        )
     yield cronlease_cluster.url(name)
     cronlease_cluster.drop(name)
 
@@ -154,7 +227,7 @@ def cronlease_database(cronlease_cluster: Cluster) -> Iterator[str]:
 @pytest.fixture
 def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
     """Give it a function that `@scheduled` has decorated; it is hit in this process, on this test's database."""
-    import asyncio
+    from anyio.from_thread import start_blocking_portal
 
     from cronlease.lifecycle import process
     from cronlease.settings import load
@@ -163,19 +236,21 @@ def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -
     # The signals belong to the test runner.
     monkeypatch.setattr(process, "hook", lambda *_: None)
     doors: list[Door] = []
-    with asyncio.Runner() as runner:
+    # An event loop in a thread of its own: any number of threads can wait for what it does.
+    with start_blocking_portal() as portal:
 
         def client(target: Any) -> Client:
             door = getattr(target, "door", None)
             if door is None:
                 raise TypeError("cronlease_client takes a function that @scheduled has decorated")
-            door.move(load())
-            doors.append(door)
-            return Client(target, runner)
+            if door not in doors:
+                door.move(load())
+                doors.append(door)
+            return Client(target, portal)
 
         yield client
         for door in doors:
-            runner.run(door.close())
+            portal.call(door.close)
 
 
 @pytest.fixture

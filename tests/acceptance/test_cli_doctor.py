@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from freezegun import freeze_time
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cronlease.migrate import migrate
 from cronlease.verbs import doctor_database
@@ -75,7 +75,7 @@ def test_nothing_is_wrong_with_a_database_that_migrate_has_made(doctor: Doctor) 
     *lines, last = doctor.shell.says_quickly("doctor").splitlines()
     assert last == "0 broken, 0 warnings."
     others = [line for line in lines if not line.startswith("ok ")]
-    assert [line.split()[:4] for line in others] == [["info", "actions", "not", "looked"]]
+    assert [line.split()[:2] for line in others] == [["info", "source"], ["info", "actions"]]
 
 
 def test_a_database_that_is_down_or_not_to_be_read_is_broken_and_keeps_its_password(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_database_that_is_down_or_not_to_be_read_is_broken_and_keeps_its_passw
     assert doctor.finds(DATABASE_URL="postgresql://me:open/sesame@h/d")["connection"][0] == "broken"
     del doctor.shell.environment["DATABASE_URL"]
     doctor.shell.environment |= {"PGHOST": "127.0.0.1", "PGPORT": "1"}
-    assert "fix: check PGHOST, PGPORT, that the server is up" in doctor.shell.quickly("doctor")[1]
+    assert "fix: check PGHOST, PGPORT and that the server is up\n" in doctor.shell.quickly("doctor")[1]
     assert doctor.shell.quickly("runs")[2].endswith(": check PGHOST, PGPORT and that the server is up\n")
 
 
@@ -97,6 +97,46 @@ def test_an_empty_database_is_a_warning_unless_nobody_may_migrate(empty_dsn: str
     doctor = Doctor(empty_dsn, tmp_path)
     assert doctor.finds() == {"schema": ("warning", "the database has no schema of ours yet")}
     assert doctor.finds(CRONLEASE_MIGRATE="never")["schema"][0] == "broken"
+
+
+def test_an_empty_database_is_broken_for_a_role_that_may_not_create(empty_dsn: str, tmp_path: Path) -> None:
+    doctor = Doctor(make_conninfo(empty_dsn, options="-c role=pg_monitor"), tmp_path)
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        # On PostgreSQL 14 everybody may.
+        conn.execute("revoke create on schema public from public")
+    said = "the database has no schema of ours yet, and pg_monitor may not create anything in schema public"
+    # Nothing is granted on what is not there: no word about grants.
+    assert doctor.finds() == {"schema": ("broken", said)}
+    assert "grants" not in doctor.shell.quickly("doctor")[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"password": "wrong"}, "put the right role and password into DATABASE_URL, the password percent-encoded"),
+        ({"password": ""}, "put the password into DATABASE_URL, percent-encoded, or into PGPASSWORD"),
+        ({"dbname": "nowhere"}, 'database "nowhere" does not exist: create it there, or name another one in'),
+    ],
+)
+def test_a_server_that_turns_us_away_is_not_said_to_be_down(
+    empty_dsn: str, tmp_path: Path, change: dict[str, str], sentence: str
+) -> None:
+    if "password" in change and not conninfo_to_dict(empty_dsn).get("password"):
+        pytest.skip("this server asks for no password")
+    shell = Shell(make_conninfo(empty_dsn, **change), tmp_path)
+    status, out, err = shell.quickly("status")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert sentence in err
+    assert "FATAL" not in err
+    assert f"fix: {sentence.rpartition(': ')[2]}" in shell.quickly("doctor")[1]
+
+
+def test_a_driver_in_the_scheme_is_named_and_the_password_is_not(tmp_path: Path) -> None:
+    shell = Shell("postgresql+psycopg://me:opensesame@127.0.0.1/db", tmp_path)
+    sentence = "write postgresql:// in the place of postgresql+psycopg://"
+    said = f"Error: DATABASE_URL names a driver in its scheme, as SQLAlchemy does: {sentence}\n"
+    assert shell.quickly("status") == (1, "", said)
+    assert f"fix: {sentence}\n" in shell.quickly("doctor")[1]
 
 
 def test_a_schema_that_has_drifted_is_broken(doctor: Doctor, room: Room) -> None:

@@ -213,6 +213,7 @@ def test_without_a_configured_database_it_is_the_embedded_one_for_as_long_as_any
         assert owner.stdout
         assert owner.stdout.readline().startswith("gated1: success")
         assert owner.stderr
+        assert owner.stderr.readline().startswith("source: ")
         assert "another cronlease still uses the embedded PostgreSQL" in owner.stderr.readline()
         create = ("schedule", "create", "a", "--action", "note", "--at", "2036-12-24T18:00+01:00", "--json")
         told = json.loads(shell.says(*create))
@@ -252,6 +253,12 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
         (["trigger", "--args", '{"a": 1e999}'], 2, "'--args': a number that large cannot be stored"),
         (["trigger", "--args", '{"a": [1234567890123456789.5]}'], 2, "has more digits than a number here can have"),
         (["trigger", "--args", '{"a": 1e-400}'], 2, "has more digits than a number here can have"),
+        (["schedule", "create", "b", "--action", "note", "--at", "2001-01-02T03:04Z"], 2, "write a time to come"),
+        (
+            ["schedule", "delete", "refresh"],
+            1,
+            "nothing was changed: no answer came; --yes does it without a question",
+        ),
         (["schedule", "create", "b", "--action", "note", "--at", "9999-12-31T00:00Z"], 2, "the last one 9999-12-29"),
         (["schedule", "create", "b", "--action", "note", "--at", "10000-01-01T00:00Z"], 2, "the last one 9999-12-29"),
         (["schedule", "create", "b", "--action", "note", "--at", "0001-01-01T00:00+23:00"], 2, "is out of bounds"),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -36,7 +37,7 @@ def port() -> int:
 
 
 @contextmanager
-def emulator(data_dir: Path, *options: str, **extra: str) -> Iterator[subprocess.Popen[str]]:
+def emulator(data_dir: Path, *options: str, cwd: Path | None = None, **extra: str) -> Iterator[subprocess.Popen[str]]:
     configured = {key for key in os.environ if key.startswith(("PG", "CRONLEASE_")) or key == "DATABASE_URL"}
     environment = {key: value for key, value in os.environ.items() if key not in configured}
     environment |= {
@@ -48,7 +49,13 @@ def emulator(data_dir: Path, *options: str, **extra: str) -> Iterator[subprocess
     }
     command = [sys.executable, "-m", "cronlease.cli", "emulate", *options]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        cwd=cwd,
+        start_new_session=True,
     ) as process:
         try:
             yield process
@@ -237,7 +244,8 @@ def test_a_function_that_cannot_start_is_one_sentence_and_its_log_is_kept(
 ) -> None:
     source = tmp_path / "main.py"
     source.write_text(text)
-    with emulator(data_dir, "--port", str(port), "--source", str(source), DATABASE_URL=dsn) as process:
+    options = ["--port", str(port), "--source", str(source), "--target", "refresh_opening_signals"]
+    with emulator(data_dir, *options, DATABASE_URL=dsn) as process:
         said, _ = process.communicate(timeout=30)
     notice, error = said.splitlines()
     assert notice.startswith('emulating in the configured database "')
@@ -272,22 +280,26 @@ def test_samples_are_refused_where_a_configured_database_has_other_sources(
         conn.execute("insert into opening_sources (name) values ('umbrella')")
     with emulator(data_dir, "--once", "--port", str(port), DATABASE_URL=dsn) as process:
         said, _ = process.communicate(timeout=30)
-    assert (process.returncode, said.count("\n")) == (2, 1), said
-    assert re.match(r'Error: database ".*no samples \(umbrella\): unset DATABASE_URL to emulate in', said)
+    assert (process.returncode, said.count("\n")) == (2, 2), said
+    assert re.search(
+        r'^Error: database ".*no samples \(umbrella\): unset DATABASE_URL to emulate in', said, re.MULTILINE
+    )
 
 
 def test_a_function_that_dies_is_one_sentence_after_the_verdict(
     data_dir: Path, port: int, dsn: str, cheats: Path
 ) -> None:
     options = ["--source", str(cheats), "--target", "die", "--port", str(port)]
-    with emulator(data_dir, *options, DATABASE_URL=dsn, CRONLEASE_SOURCES="mine.toml") as process:
+    with emulator(data_dir, *options, DATABASE_URL=dsn) as process:
         said, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     verdict, error = said.partition("\nverdict\n")[2].rsplit("\n", 2)[:2]
     assert verdict.startswith("  hits        1: 0 ran, 0 skipped, 1 without an answer\n  real runs   1 (running 1)\n")
+    assert "\n              0 answered, 1 whose answer nobody got\n" in verdict
+    assert "\n  this verdict proves nothing: the only real run did not succeed" in verdict
     assert error.startswith("Error: the function ended with status 3: I am dying; its log is kept: ")
     assert "I am dying" in kept_log(said)
-    assert " CRONLEASE_SOURCES=mine.toml\n" in said, "the user's own sources are left to the function"
+    assert "CRONLEASE_SOURCES" not in said, "it reads no sample feeds"
 
 
 @pytest.mark.parametrize("more", [["--hit-every", "1h"], ["--once"]])
@@ -309,6 +321,82 @@ def test_a_second_ctrl_c_does_not_wait_for_what_the_first_one_waits_for(
         said, _ = process.communicate(timeout=5)
         assert process.returncode == (1 if "--once" in more else 0), said
     assert processes_of(data_dir) == []
+
+
+PRICES = """
+from cronlease import Run, scheduled
+
+
+@scheduled(lease="5m", every="10m..15m", backoff="20m..40m")
+async def refresh_prices(run: Run) -> None:
+    async with run.commit() as conn:
+        await conn.execute("insert into prices (name) values ('a')")
+"""
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    """A folder of a user's own: a function that writes a table, and the file that makes it."""
+    (tmp_path / "main.py").write_text(PRICES)
+    (tmp_path / "my.sql").write_text("-- Mine.\n\ncreate table if not exists\n  prices (name text);\n")
+    return tmp_path
+
+
+def verdict_of(said: str) -> dict[str, Any]:
+    (line,) = [line for line in said.splitlines() if line.startswith('{"verdict"')]
+    found: dict[str, Any] = json.loads(line)["verdict"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["--chaos", "--kill-every", "0s", "--pause-every", "0s", "--sigterm-every", "0s"],
+        ["--hit-every", "0.2s"],
+        ["--schedule", "* * * * *", "--speed", "1000", "--attempt-deadline", "30m"],
+    ],
+)
+def test_the_times_of_a_decorator_are_shortened_and_the_setup_makes_its_table(
+    data_dir: Path, port: int, dsn: str, prices: Path, how: list[str]
+) -> None:
+    options = ["--setup", str(prices / "my.sql"), "--port", str(port), "--json", *how]
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        # As a start before has left it.
+        conn.execute("create table prices (name text)")
+        environment = {"CRONLEASE_EVERY": "0.5s..1s"} if "--speed" not in how else {}
+        with emulator(data_dir, *options, cwd=prices, DATABASE_URL=dsn, **environment) as process:
+            wait_until(lambda: conn.execute("select name from prices offset 2").fetchone(), "three runs")
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    verdict = verdict_of(said)
+    assert (verdict["runs"]["success"] >= 3, verdict["violations"], verdict["too_few"]) == (True, [], None)
+
+
+def test_chaos_over_too_few_runs_fails_and_says_why(data_dir: Path, port: int, dsn: str, prices: Path) -> None:
+    options = ["--chaos", "--setup", str(prices / "my.sql"), "--port", str(port), "--for", "2s"]
+    with emulator(data_dir, *options, cwd=prices, DATABASE_URL=dsn, CRONLEASE_EVERY="1h") as process:
+        said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1, said
+    assert "\n  function      refresh_prices of ./main.py\n" in said
+    assert (
+        "\n  times         every 10m..15m, lease 3s, backoff 2s..4s (shortened from every 10m..15m, lease 5m" in said
+    )
+    assert (
+        "\n  violations  0\n  this verdict proves nothing: only 1 real run; most hits came before it was due" in said
+    )
+    assert kept_log(said)
+
+
+def test_a_setup_that_cannot_run_twice_is_one_sentence(data_dir: Path, port: int, dsn: str, prices: Path) -> None:
+    (prices / "my.sql").write_text("create table prices (name text);\ncreate table prices (name text);")
+    with emulator(data_dir, "--setup", "my.sql", "--port", str(port), cwd=prices, DATABASE_URL=dsn) as process:
+        said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    sentence = (
+        'Error: --setup my.sql, line 2: relation "prices" already exists; the file is run at every start: write'
+    )
+    assert said.splitlines()[-1].startswith(sentence)
 
 
 def test_a_promise_that_is_broken_makes_the_exit_status_1(data_dir: Path, port: int, dsn: str, cheats: Path) -> None:
@@ -341,11 +429,12 @@ def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str
     for _ in range(2):
         with emulator(data_dir, *options, DATABASE_URL=dsn) as process:
             said, _ = process.communicate(timeout=30)
-        answers.append((process.returncode, json.loads(said.splitlines()[1])["reason"], said.count("\n")))
+        _, _, answer, *_ = lines = said.splitlines()
+        answers.append((process.returncode, json.loads(answer)["reason"], len(lines)))
         if process.returncode:
             assert "RuntimeError: the flux is not capacitated" in kept_log(said)
     # The failure costs a backoff, also in an emulator; a skip is no failure.
-    assert answers == [(1, "failed", 3), (0, "not_due", 2)]
+    assert answers == [(1, "failed", 4), (0, "not_due", 3)]
 
 
 @pytest.mark.parametrize(
@@ -354,6 +443,7 @@ def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str
         (["--schedule", "*/5 * * *"], "Error: '*/5 * * *' is no cron expression (it has 4 fields): write five"),
         (["--jobs", "nowhere.json"], "Error: nowhere.json cannot be read: No such file"),
         (["--source", "nowhere.py"], f"Error: there is no file {Path('nowhere.py').absolute()}: pass --source"),
+        (["--setup", "nowhere.sql"], f"Error: there is no file {Path('nowhere.sql').absolute()}: pass --setup"),
         (["--schedule", "* * * * *", "--attempt-deadline", "5s"], "Error: an attempt deadline of 5s is none"),
         (["--jobs", "{}/list.json"], "Error: {}/list.json: it is no JSON object; deploy/jobs.schema.json says"),
     ],

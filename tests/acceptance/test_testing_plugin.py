@@ -3,7 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from cronlease.testing import _given
 from tests.acceptance.conftest import clean_environment
 
 MAIN = """
@@ -41,6 +47,65 @@ def test_each_test_has_a_database_of_its_own(cronlease_client, cronlease_databas
     assert client.hit(path="/nowhere")["http_status"] == 404
 """
 
+TOGETHER = """
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+from main import refresh_prices
+
+
+def test_of_twenty_hits_one_runs(cronlease_client, cronlease_database):
+    client = cronlease_client(refresh_prices)
+    with ThreadPoolExecutor(20) as threads:
+        answers = [hit.result() for hit in [threads.submit(client.hit) for _ in range(20)]]
+    assert [answer.get("status") for answer in answers].count("success") == 1
+    assert {answer["reason"] for answer in answers} <= {None, "locked", "not_due"}
+    # A second client of the same function shares its connections.
+    assert cronlease_client(refresh_prices).hit()["reason"] == "not_due"
+    with psycopg.connect(cronlease_database) as conn:
+        assert conn.execute("select count(*) from prices").fetchone() == (1,)
+"""
+
+SETUP = """
+import psycopg
+
+
+def test_the_table_is_there_and_empty(cronlease_database):
+    with psycopg.connect(cronlease_database) as conn:
+        assert conn.execute("select count(*) from mine").fetchone() == (0,)
+        conn.execute("insert into mine values (1)")
+
+
+def test_and_empty_again(cronlease_database):
+    test_the_table_is_there_and_empty(cronlease_database)
+"""
+
+# Each in a file of its own, under a fixture of its own.
+SETUPS = {
+    "path": "Path(__file__).with_name('my.sql')",
+    "text": "'create table mine (id int)'",
+    "call": "by_hand",
+    "wrong": "'select 1;\\n\\ncreate table mine (id integre)'",
+}
+
+FIXTURE = """
+from pathlib import Path
+
+import psycopg
+import pytest
+
+
+@pytest.fixture(scope="module")
+def cronlease_setup():
+    return {}
+
+
+def by_hand(url):
+    with psycopg.connect(url) as conn:
+        conn.execute("create table mine (id int)")
+
+"""
+
 UNUSED = """
 import sys
 
@@ -51,18 +116,61 @@ def test_nothing_is_imported_unless_used():
 """
 
 
-def run_tests(folder: Path, text: str) -> str:
-    (folder / "main.py").write_text(MAIN)
-    (folder / "test_main.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    ran = subprocess.run(command, cwd=folder, env=clean_environment(), capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def run_tests(folder: Path, *names: str, **environment: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), *names]
+    ran = subprocess.run(command, cwd=folder, env=clean_environment(**environment), capture_output=True, text=True)
+    assert "Traceback" not in ran.stdout + ran.stderr
     return ran.stdout
 
 
-def test_a_user_tests_their_function_on_a_real_database(tmp_path: Path) -> None:
-    assert "2 passed" in run_tests(tmp_path, TESTS)
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "main.py").write_text(MAIN)
+    (tmp_path / "my.sql").write_text("create table mine (id int);")
+    files = {"main": TESTS, "together": TOGETHER, "unused": UNUSED, "ini": SETUP}
+    for name, text in files.items():
+        (tmp_path / f"test_{name}.py").write_text(text)
+    for name, given in SETUPS.items():
+        (tmp_path / f"test_{name}.py").write_text(FIXTURE.format(given) + SETUP)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ncronlease_setup = my.sql\n")
+    return tmp_path
 
 
-def test_a_run_that_does_not_use_the_plugin_pays_nothing(tmp_path: Path) -> None:
-    assert "1 passed" in run_tests(tmp_path, UNUSED)
+def test_a_user_tests_their_function_and_the_promise_itself_on_a_real_database(project: Path) -> None:
+    said = run_tests(project, "test_main.py", "test_together.py")
+    assert "3 passed" in said, said
+
+
+def test_a_run_that_does_not_use_the_plugin_pays_nothing(project: Path) -> None:
+    assert "1 passed" in run_tests(project, "test_unused.py")
+
+
+def test_a_users_own_schema_is_in_every_database(project: Path, empty_dsn: str) -> None:
+    said = run_tests(project, "--ignore=test_unused.py", CRONLEASE_TEST_DATABASE_URL=empty_dsn)
+    # The ini file names one for all, and three modules have a fixture of their own.
+    assert "11 passed, 2 errors" in said, said
+    assert '\ncronlease_setup, line 3: type "integre" does not exist\n' in said
+
+
+def test_a_role_that_may_not_create_databases_is_one_sentence(project: Path, empty_dsn: str) -> None:
+    poor = f"poor_{uuid4().hex[:8]}"
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute(f"create role {poor} login password 'x'".encode())
+        try:
+            url = make_conninfo(empty_dsn, user=poor, password="x")
+            said = run_tests(project, "test_ini.py", CRONLEASE_TEST_DATABASE_URL=url)
+        finally:
+            conn.execute(f"drop role {poor}".encode())
+    assert f'\nthe role "{poor}" of CRONLEASE_TEST_DATABASE_URL may not create databases, and each test needs' in said
+    assert f'run `alter role "{poor}" createdb` as a superuser, or unset' in said
+
+
+def test_an_address_that_cannot_be_used_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, sentence in (
+        ("postgresql+psycopg://me:opensesame@127.0.0.1/db", "_URL names a driver in its scheme, .* postgresql://"),
+        ("postgresql://me:opensesame@127.0.0.1:1/db", "check CRONLEASE_TEST_DATABASE_URL and that the server is up"),
+    ):
+        monkeypatch.setenv("CRONLEASE_TEST_DATABASE_URL", url)
+        with pytest.raises(pytest.fail.Exception, match=sentence) as told:
+            _given()
+        assert "opensesame" not in str(told.value)

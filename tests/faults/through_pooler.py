@@ -19,7 +19,7 @@ _straight = conftest.Server.url
 
 
 def _url(server: conftest.Server, name: str) -> str:
-    if name == server._template:
+    if name in server._templates.values():
         # A connection that the pooler keeps would be in the way of cloning it.
         return _straight(server, name)
     if server.admin not in _poolers:

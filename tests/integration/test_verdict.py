@@ -14,6 +14,7 @@ from cronlease.emulator.borrowed import Refused, notice
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.show import rows_in_the_database
 from cronlease.emulator.verdict import Before, Ledger, Scope, Verdict, judge, stale
+from cronlease.verbs.table import lines
 from tests.schema.calls import acquire, call, finish
 
 JOB = "refresh_opening_signals"
@@ -82,6 +83,7 @@ def test_a_history_as_promised_breaks_no_rule_and_is_counted(history: History) -
         "verdict",
         "  hits        9: 3 ran, 3 skipped, 2 answered 500 failed, 1 without an answer",
         "  real runs   4 (abandoned 1, failed 1, partial 1, success 1)",
+        "              3 answered, 1 hit by somebody else (manual)",
         "  skips       3 (locked 1, shutting_down 1, nothing_due 1)",
         "  faults      2 (kill 2)",
         "  violations  0",
@@ -110,7 +112,44 @@ def test_what_others_run_in_the_same_database_is_neither_counted_nor_judged(hist
 
 def test_a_verdict_over_no_run_says_that_it_proves_nothing(dsn: str) -> None:
     lines = judge(dsn, Before.read(dsn, Scope([JOB], [])), Ledger(), Counter(), []).lines()
-    assert lines[-2:] == ["  violations  0", "  no real run: this verdict proves nothing"]
+    assert lines[-2:] == [
+        "  violations  0",
+        "  this verdict proves nothing: no real run; give it longer with --for",
+    ]
+
+
+def test_runs_that_nobody_was_told_of_are_counted_by_who_hit_them(history: History) -> None:
+    job = "projects/local/locations/emulator/jobs/refresh-opening-signals"
+    with psycopg.connect(history.dsn, autocommit=True) as conn:
+        # The run that died was hit by the emulator, the next one by a person.
+        conn.execute("update refresh_runs set job_name = %s where status = 'abandoned'", [job])
+        acquire(conn, request_id := uuid4(), JOB, force=True)
+    verdict = history.judge()
+    assert (verdict.unheard, verdict.others) == (1, {"manual": 1})
+    assert "              3 answered, 1 whose answer nobody got, 1 hit by somebody else (manual)" in verdict.lines()
+    history.tell(request_id, "failed")
+    assert history.judge().others == {}
+
+
+@pytest.mark.parametrize(
+    ("runs", "skips", "unanswered", "why"),
+    [
+        ({"success": 3}, {"not_due": 97}, 0, None),
+        ({"success": 1, "abandoned": 2}, {}, 97, None),
+        ({"success": 1}, {"not_due": 97}, 0, "only 1 real run; most hits came before it was due"),
+        ({"success": 2}, {"locked": 97}, 0, "only 2 real runs; most hits came while a run held the lease"),
+        ({}, {"schedule_read_error": 97}, 0, "no real run; the schedule could not be read"),
+        ({}, {}, 97, "no real run; most hits had no answer"),
+        ({"failed": 9}, {"not_due": 88}, 0, "none of 9 real runs succeeded"),
+    ],
+)
+def test_too_few_runs_prove_nothing_and_it_says_why(
+    runs: dict[str, int], skips: dict[str, int], unanswered: int, why: str | None
+) -> None:
+    verdict = Verdict(100, 3, unanswered, {}, skips, runs, {}, [])
+    assert (verdict.too_few or "").startswith(why or "")
+    assert (verdict.too_few is None) == (why is None)
+    assert ("proves nothing" in verdict.lines()[-1]) == (why is not None)
 
 
 def test_functions_that_nobody_holds_are_made_due(history: History) -> None:
@@ -153,8 +192,8 @@ def test_samples_do_not_get_among_the_sources_of_a_configured_database(dsn: str,
 
 
 def test_the_openings_are_shown_beside_the_schedules_where_the_shipped_job_runs(history: History) -> None:
-    assert "opening_signals by source" in rows_in_the_database(history.dsn)
-    said = rows_in_the_database(history.dsn, openings=False)
+    assert "opening_signals by source" in rows_in_the_database(history.dsn, lines)
+    said = rows_in_the_database(history.dsn, lines, openings=False)
     assert ("opening_signals by source" in said, JOB in said) == (False, True)
 
 

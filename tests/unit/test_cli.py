@@ -117,3 +117,32 @@ def test_a_misspelt_variable_is_found_and_a_service_of_kubernetes_is_not() -> No
     flavour, lease = doctor_environment.variables(doctor_environment.parts(), environment)
     assert flavour.said == "CRONLEASE_FLAVOUR is set, and nothing reads it"
     assert lease.fix == "write CRONLEASE_LEASE"
+
+
+def test_a_mistyped_verb_is_told_which_one_was_meant() -> None:
+    for words, sentence in (
+        (["statsu"], "Error: No such command 'statsu': did you mean status?"),
+        (["signal"], "Error: No such command 'signal': did you mean signals?"),
+        (["frobnicate"], "Error: No such command 'frobnicate': `cronlease --help` shows those there are"),
+    ):
+        done = CliRunner().invoke(main, words)
+        assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, sentence)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (KeyboardInterrupt, "Error: stopped by Ctrl-C: run it again to go on\n"),
+        (click.Abort, "Error: stopped at the question: run it again and answer y\n"),
+    ],
+)
+def test_what_a_person_stops_says_what_to_do(error: type[BaseException], sentence: str) -> None:
+    @main.command("stops")
+    def stops_command() -> None:
+        raise error
+
+    try:
+        done = CliRunner().invoke(main, ["stops"])
+    finally:
+        del main.commands["stops"]
+    assert (done.exit_code, done.stderr) == (1, sentence)

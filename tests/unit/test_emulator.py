@@ -12,9 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import click
 import httpx2
 import pytest
+from freezegun import freeze_time
 
+from cronlease.cadence import Every
 from cronlease.emulator.chaos import check as check_faults
 from cronlease.emulator.chaos import possible
 from cronlease.emulator.clock import Clock
@@ -29,7 +32,11 @@ from cronlease.emulator.retry import Retry
 from cronlease.emulator.samples import samples
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
 from cronlease.emulator.shapes import is_first_page
-from cronlease.emulator.show import hit_line, table
+from cronlease.emulator.show import Screen, hit_line
+from cronlease.emulator.times import CAPPED, Times
+from cronlease.emulator.verdict import Verdict
+from cronlease.settings import load as load_settings
+from cronlease.verbs.table import lines
 from opening_signals.catalogue import load
 from opening_signals.check import check
 from opening_signals.settings import AT_ONCE
@@ -243,7 +250,7 @@ def test_a_hit_that_nobody_answers_is_reported_and_retried_after_its_backoff() -
     assert time.monotonic() - began >= 0.15, "5 s and 10 s, a hundred times as fast"
     assert all(hit.status is None for hit in hits)
     assert [hit.note for hit in hits] == ["", "retry 1", "retry 2"]
-    assert "no       answer" in hit_line(hits[0])
+    assert "no       answer" in click.unstyle(hit_line(hits[0]))
 
 
 def test_what_goes_wrong_on_the_way_is_asked_for(recorder: Recorder) -> None:
@@ -302,20 +309,12 @@ def test_an_attempt_is_given_up_at_its_deadline(recorder: Recorder) -> None:
     ],
 )
 def test_a_line_says_what_came_of_the_hit(status: int, body: dict[str, Any], words: str) -> None:
-    line = hit_line(Hit(4, MOMENT, 0.0123, status, body))
+    line = click.unstyle(hit_line(Hit(4, MOMENT, 0.0123, status, body)))
     place = 0
     for word in [f"{MOMENT.astimezone():%H:%M:%S}", "#4", str(status), *words.split(" ")]:
         place = line.index(word, place) + len(word)
     assert "0.012 s" in line
     assert "\n" not in line
-
-
-def test_a_table_has_a_line_per_row_and_says_when_there_are_none() -> None:
-    lines = table(["source", "at"], [["acme", MOMENT], ["a" * 40, None]]).splitlines()
-    assert lines[0].split() == ["source", "at"]
-    assert lines[2].split() == ["acme", f"{MOMENT.astimezone():%H:%M:%S}"]
-    assert lines[3] == f"  {'a' * 31}…"
-    assert table(["source"], []).endswith("(no rows)")
 
 
 def test_a_database_that_is_not_ours_is_not_restarted() -> None:
@@ -358,3 +357,65 @@ def test_hits_of_a_schedule_overlap_when_they_are_told_to(recorder: Recorder) ->
     every_minute = TimedJob("tick", Cron.parse("* * * * *", "Etc/UTC"), attempt_deadline=1800)
     hits = hits_of(f"http://127.0.0.1:{recorder.server_port}/", 2, every_minute, Faults(overlap=True), speed=600)
     assert [hit.status for hit in hits[:2]] == [200, 200]
+
+
+def test_a_line_is_cut_to_the_terminal_and_coloured() -> None:
+    body = {"ok": False, "reason": "failed", "error": "no such host " * 20}
+    line = hit_line(Hit(4, MOMENT, 0.0123, 500, body), 80)
+    assert "\x1b[31mnot ok   failed" in line
+    assert len(click.unstyle(line)) == 80
+    assert click.unstyle(line).endswith("…")
+
+
+def test_a_time_that_is_not_today_has_its_date() -> None:
+    for days, shown in ((0, "09:30:05"), (1, "2026-11-17 09:30:05")):
+        then = (MOMENT + timedelta(days=days)).isoformat()
+        body = {"ok": True, "skipped": True, "reason": "not_due", "next_run_at": then}
+        with freeze_time(MOMENT):
+            assert f"due at {shown}" in click.unstyle(hit_line(Hit(4, MOMENT, 0.0123, 200, body)))
+
+
+def test_hits_stand_under_their_heads_and_a_verdict_is_wrapped() -> None:
+    said: list[str] = []
+    screen = Screen(lambda line: said.append(click.unstyle(line)), lines, lambda: 66)
+    for number in (1, 2):
+        screen.hit(Hit(number, datetime.now(UTC), 0.0123, 200, {"ok": True, "status": "success", "fetched": 3}))
+    screen.fault("kill: SIGKILL to worker 7 " * 4)
+    head, first, second, fault = said
+    for title, text in (("time", first[:2]), ("hit", "#1"), ("HTTP", "200"), ("outcome", "ok"), ("why", "success")):
+        assert head.index(title) == first.index(text)
+    assert head.index("details") == first.index("fetched")
+    assert (second[10:12], len(fault)) == ("#2", 66)
+    del said[:]
+    faults = dict.fromkeys(["overlap", "dropped response", "duplicate", "late", "kill", "pause"], 10)
+    screen.verdict(Verdict(9, 3, 0, {}, {"locked": 6}, {"success": 3}, faults, []))
+    wrapped = "\n".join(said).splitlines()
+    assert max(map(len, wrapped)) <= 66
+    assert "".join(wrapped).count("pause 10") == 1
+
+
+def test_a_program_gets_neither_heads_nor_colours() -> None:
+    said: list[str] = []
+    screen = Screen(said.append, lines, as_json=True)
+    screen.hit(Hit(1, MOMENT, 0.0123, 200, {"ok": True}))
+    screen.fault("kill")
+    screen.verdict(Verdict(1, 1, 0, {}, {}, {"success": 1}, {}, []))
+    assert [next(iter(json.loads(line))) for line in said] == ["hit", "fault", "verdict"]
+    assert json.loads(said[-1])["verdict"]["too_few"].startswith("only 1 real run")
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        (CAPPED, "every 1s..3s, lease 3s, backoff 2s..4s"),
+        ("60", "every 0.016s..10s, lease 5s, backoff 20s..40s"),
+        ("100000", "every 0s..0.006s, lease 1s, backoff 0.012s..0.024s"),
+    ],
+)
+def test_what_a_decorator_says_is_shortened(how: str, expected: str) -> None:
+    bands = {name: Every.parse(text) for name, text in (("every", "1s..10m"), ("backoff", "20m..40m"))}
+    env = {"CRONLEASE_LEASE": "3s", "CRONLEASE_EVERY": "2s..3s", "CRONLEASE_BACKOFF": "2s..4s"}
+    declared = Times(lease=timedelta(minutes=5), **bands)
+    assert str(declared.shortened(how, load_settings(env))) == expected
+    # What is left to the environment stays there.
+    assert Times().shortened(how, load_settings(env)) == Times()

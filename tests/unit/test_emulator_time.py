@@ -176,9 +176,11 @@ def test_the_jobs_that_are_deployed_can_be_emulated() -> None:
         "CRONLEASE_EVERY": "10s..15s",
         "CRONLEASE_BACKOFF": "20s..40s",
         "CRONLEASE_MAX_RUN": "4.75s",
+        "CRONLEASE_EMULATED": "60",
     }
     at_our_speed = from_file(JOBS, "refresh_opening_signals", speed=1).environment
     assert (at_our_speed["CRONLEASE_LEASE"], at_our_speed["CRONLEASE_EVERY"]) == ("5m", "10m..15m")
+    assert "CRONLEASE_EMULATED" not in at_our_speed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cronlease.emulator.faults import NO_FAULTS, Dice
 from cronlease.emulator.function import EmulatorError, FunctionEnded
 from cronlease.emulator.jobs import TimedJob
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender
-from cronlease.emulator.show import Screen, rows_in_the_database
+from cronlease.emulator.show import Screen
 from cronlease.emulator.stage import Stage, staged
 from cronlease.emulator.start import Options, Warn, beside, ready
 from cronlease.emulator.stopping import Stopping, stop_signals
@@ -24,8 +24,9 @@ _ATTEMPT_TO_SETTLE_SECONDS = 10.0
 
 
 def emulate(options: Options, screen: Screen, warn: Warn) -> int:
-    """Runs until Ctrl-C, SIGTERM or `seconds` after the start; answers the exit status: 1 when a promise was broken.
-    Raises one of TROUBLES. Call it from the main thread: signals arrive there, and the children end with it."""
+    """Runs until Ctrl-C, SIGTERM or `seconds` after the start; answers the exit status: 1 when a promise was broken,
+    or when chaos saw too few runs to prove anything. Raises one of TROUBLES. Call it from the main thread: signals
+    arrive there, and the children end with it."""
     with stop_signals(warn) as stopping, staged(options.cast(), options.port, stopping, warn) as stage:
         if not ready(stage, options, stopping):
             stage.function.stop()
@@ -73,10 +74,11 @@ class _Emulation:
         self._screen.verdict(verdict)
         if ended is not None:
             raise ended
-        if verdict.violations or self._ledger.strange:
+        proves_nothing = self._options.all_that_can_be and verdict.too_few is not None
+        if verdict.violations or self._ledger.strange or proves_nothing:
             self._warn(self._stage.log.keep())
         self._screen.text("\nstopped")
-        return 1 if verdict.violations else 0
+        return 1 if verdict.violations or proves_nothing else 0
 
     def _hit_until_the_end(self) -> FunctionEnded | None:
         """Answers the error when the function was the first to end."""
@@ -116,8 +118,7 @@ class _Emulation:
             self._enter(hit)
 
     def _show_rows(self) -> None:
-        rows = rows_in_the_database(self._stage.conninfo, openings=self._options.openings)
-        self._screen.text(f"\n{rows}\n")
+        self._screen.rows(self._stage.conninfo, openings=self._options.openings)
 
     def _enter(self, hit: Hit) -> None:
         self._ledger.enter(hit)

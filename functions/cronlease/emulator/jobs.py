@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cronlease.cadence import Every, duration, written
+from cronlease.cadence import duration, written
 from cronlease.emulator.cron import Cron, Slots, Steady
 from cronlease.emulator.retry import NO_RETRY, Retry
+from cronlease.emulator.times import CAPPED, EMULATED, faster, faster_lease
 from cronlease.settings import Settings
 
 ATTEMPT_DEADLINE = 180.0
 _DEADLINES = (15.0, 1800.0)
-_SHORTEST_LEASE = timedelta(seconds=1)
 # Scaled down so that a success, not_due and locked are all seen within half a minute.
 _DEMO = {"CRONLEASE_EVERY": "6s..9s", "CRONLEASE_BACKOFF": "8s..12s", "CRONLEASE_LEASE": "20s"}
 # And so that a lease can run out several times in that.
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 def demo(target: str, every: timedelta, attempt_deadline: float, retry: Retry, *, chaos: bool) -> Plan:
     """One job that is hit every so often, whether or not the hit before was answered."""
     job = TimedJob(_name(target), every, attempt_deadline=_deadline(attempt_deadline), retry=retry)
-    return Plan([job], dict(_CHAOS if chaos else _DEMO))
+    return Plan([job], {**(_CHAOS if chaos else _DEMO), EMULATED: CAPPED})
 
 
 def scheduled(target: str, cron: Cron, attempt_deadline: float, retry: Retry, speed: float) -> Plan:
@@ -101,18 +101,15 @@ def _environment(function: Mapping[str, str], speed: float) -> dict[str, str]:
     usual = Settings()
     lease = duration(function["lease"]) if "lease" in function else usual.lease
     made = {
-        "CRONLEASE_LEASE": written(max(lease / speed, _SHORTEST_LEASE)),
-        "CRONLEASE_EVERY": _faster(usual.every, speed),
-        "CRONLEASE_BACKOFF": _faster(usual.backoff, speed),
+        "CRONLEASE_LEASE": written(faster_lease(lease, speed)),
+        "CRONLEASE_EVERY": str(faster(usual.every, speed)),
+        "CRONLEASE_BACKOFF": str(faster(usual.backoff, speed)),
     }
+    if speed != 1:
+        made[EMULATED] = f"{speed:g}"
     if "max_run" in function:
-        made["CRONLEASE_MAX_RUN"] = written(max(duration(function["max_run"]) / speed, _SHORTEST_LEASE))
+        made["CRONLEASE_MAX_RUN"] = written(faster_lease(duration(function["max_run"]), speed))
     return made
-
-
-def _faster(band: Every, speed: float) -> str:
-    # Whole milliseconds: less could not be written as a duration.
-    return str(Every(*(timedelta(milliseconds=end / speed // timedelta(milliseconds=1)) for end in band)))
 
 
 def _deadline(seconds: float) -> float:

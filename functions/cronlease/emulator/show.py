@@ -1,37 +1,85 @@
 """What a person reads in the terminal: a line per hit, and the rows in the database as small tables."""
 
 import json
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
+import click
 import psycopg
 
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.verdict import Verdict
+from cronlease.logs import printable
 
 _COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
 _MOMENTS = {"locked": ("until", "locked_until"), "not_due": ("due at", "next_run_at")}
-_TITLES = ("refresh_status", "opening_signals by source", "opening_signals, the latest")
-_WIDEST = 32
+_COLOURS = {"ok": "green", "skipped": "cyan", "not ok": "red", "no": "yellow"}
+_HEADING = f"{'time':<8}  {'hit':<4} HTTP {'outcome':<7}  {'why':<13} {'took':>9}  details"
+# The details begin in that column of the verdict.
+_INDENT = " " * 14
 
 
-def hit_line(hit: Hit) -> str:
-    """When it was sent, HTTP status, what came of it, how long it took, and the details."""
+class _Shown(NamedTuple):
+    """A table of show.sql: which columns may be cut on a narrow terminal, and which may be left out first."""
+
+    title: str
+    cut: Collection[str]
+    spare: Sequence[str]
+
+
+_TABLES = (
+    _Shown("refresh_status", ("function",), ("failures", "last_run_at", "runs")),
+    _Shown("opening_signals by source", ("source",), ()),
+    _Shown("opening_signals, the latest", ("title", "location", "external_id"), ("changed_at", "location")),
+)
+
+
+class Tabulate(Protocol):
+    """Lines of a table that fit the terminal."""
+
+    def __call__(
+        self,
+        heading: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        cut: Collection[str] = (),
+        spare: Sequence[str] = (),
+        indent: str = "",
+    ) -> list[str]: ...
+
+
+def hit_line(hit: Hit, width: int | None = None) -> str:
+    """When it was sent, HTTP status, what came of it, how long it took, and the details, cut to the width."""
     kind, word, details = _story(hit)
     sent, status = _clock(hit.sent_at), hit.status or "---"
-    said = " ".join([*details.split(), *([f"({hit.note})"] if hit.note else [])])
-    return f"{sent}  #{hit.number:<3} {status}  {kind:<7}  {word:<9} {hit.seconds:7.3f} s  {said}".rstrip()
+    said = " ".join([*printable(details).split(), *([f"({hit.note})"] if hit.note else [])])
+    before, outcome = f"{sent}  #{hit.number:<3} {status}  ", f"{kind:<7}  {word:<13}"
+    after = f" {hit.seconds:7.3f} s  {said}".rstrip()
+    if width is not None:
+        after = _cut(after, width - len(before) - len(outcome))
+    return f"{before}{click.style(outcome, fg=_COLOURS[kind])}{after}"
 
 
 class Screen:
     """Where it is all told: lines for a person, or one JSON object a line for a program."""
 
-    def __init__(self, echo: Callable[[str], None], *, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        echo: Callable[[str], None],
+        tabulate: Tabulate,
+        width: Callable[[], int | None] = lambda: None,
+        *,
+        as_json: bool = False,
+    ) -> None:
         self._echo = echo
+        self._tabulate = tabulate
+        self._width = width
         self._as_json = as_json
+        self._has_heading = as_json
 
     def text(self, text: str) -> None:
         """For a person alone."""
@@ -39,14 +87,44 @@ class Screen:
             self._echo(text)
 
     def hit(self, hit: Hit) -> None:
-        self._echo(_written({"hit": asdict(hit)}) if self._as_json else hit_line(hit))
+        self._head()
+        self._echo(_written({"hit": asdict(hit)}) if self._as_json else hit_line(hit, self._width()))
 
     def fault(self, sentence: str) -> None:
+        self._head()
         now = datetime.now(UTC)
-        self._echo(_written({"fault": sentence, "at": now}) if self._as_json else f"{_clock(now)}  !    {sentence}")
+        if self._as_json:
+            self._echo(_written({"fault": sentence, "at": now}))
+        else:
+            line = f"{_clock(now)}  !    {sentence}"
+            self._echo(click.style(_cut(line, self._width() or len(line)), fg="magenta"))
+
+    def _head(self) -> None:
+        if not self._has_heading:
+            self._has_heading = True
+            self._echo(click.style(_cut(_HEADING, self._width() or len(_HEADING)), bold=True))
+
+    def rows(self, conninfo: str, *, openings: bool) -> None:
+        if not self._as_json:
+            self._echo(f"\n{rows_in_the_database(conninfo, self._tabulate, openings=openings)}\n")
+            # The tables stand between the heading and what comes next.
+            self._has_heading = False
 
     def verdict(self, verdict: Verdict) -> None:
-        self._echo(_written({"verdict": asdict(verdict)}) if self._as_json else "\n".join(verdict.lines()))
+        if self._as_json:
+            self._echo(_written({"verdict": {**asdict(verdict), "too_few": verdict.too_few}}))
+            return
+        for line in verdict.lines():
+            self._echo("\n".join(self._wrapped(line)))
+
+    def _wrapped(self, line: str) -> list[str]:
+        """Nothing of a verdict is cut."""
+        width = self._width()
+        wrapped = [line] if width is None else textwrap.wrap(line, max(width, 40), subsequent_indent=_INDENT)
+        colour = "red" if "proves nothing" in line else None
+        if line.startswith("  violations"):
+            colour = "green" if line.endswith(" 0") else "red"
+        return [click.style(each, fg=colour) for each in wrapped] if colour else wrapped
 
 
 def _written(document: object) -> str:
@@ -76,7 +154,7 @@ def _report(body: dict[str, Any]) -> str:
     return ", ".join([*runs, *ended]) or "nothing was due"
 
 
-def rows_in_the_database(conninfo: str, *, openings: bool = True) -> str:
+def rows_in_the_database(conninfo: str, tabulate: Tabulate, *, openings: bool = True) -> str:
     """refresh_status, and of the shipped job the openings: counts and the latest few."""
     queries = Path(__file__).with_name("show.sql").read_text(encoding="utf-8").split(";\n")
     queries = queries if openings else queries[:1]
@@ -84,28 +162,27 @@ def rows_in_the_database(conninfo: str, *, openings: bool = True) -> str:
     try:
         with psycopg.connect(conninfo, connect_timeout=5) as conn:
             conn.execute("set local statement_timeout = '5s'")
-            for title, query in zip(_TITLES, queries, strict=False):
+            for shown, query in zip(_TABLES, queries, strict=False):
                 cursor = conn.execute(query.encode())
                 names = [column.name for column in cursor.description or []]
-                tables.append(f"{title}\n{table(names, cursor.fetchall())}")
+                cells = [[_cell(value) for value in row] for row in cursor.fetchall()]
+                lines = tabulate(names, cells, cut=shown.cut, spare=shown.spare, indent="  ")
+                tables.append("\n".join([shown.title, *lines, *([] if cells else ["  (no rows)"])]))
     except psycopg.Error as error:
         return f"the rows cannot be shown: {str(error).strip()}"
     return "\n\n".join(tables)
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as their widest cell; a time is shown as the local time of day, null as nothing."""
-    cells = [list(names), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
-    cells.insert(1, ["-" * width for width in widths])
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    return "\n".join(f"  {line}".rstrip() for line in (lines if rows else [*lines, "(no rows)"]))
-
-
 def _cell(value: object) -> str:
-    text = _clock(value) if isinstance(value, datetime) else "" if value is None else str(value)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+    """A time is shown in the local time zone, null as nothing."""
+    return _clock(value) if isinstance(value, datetime) else "" if value is None else str(value)
 
 
 def _clock(moment: datetime) -> str:
-    return f"{moment.astimezone():%H:%M:%S}"
+    """The time of day, with its date where that is not today."""
+    local = moment.astimezone()
+    return f"{local:%H:%M:%S}" if local.date() == datetime.now().astimezone().date() else f"{local:%Y-%m-%d %H:%M:%S}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(width, 1) - 1]}…"

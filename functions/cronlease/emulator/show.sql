@@ -7,7 +7,8 @@ select
   last_run_at,
   next_run_at
 from public.refresh_status
-order by function_name;
+order by function_name
+limit 20;
 
 select
   source,

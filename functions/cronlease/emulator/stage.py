@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 from cronlease.emulator import borrowed
 from cronlease.emulator.feeds import FeedServer
-from cronlease.emulator.function import FunctionProcess, claimed_port
+from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
 from cronlease.emulator.issuer import Issuer
 from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.postgres import EmbeddedPostgres, default_data_dir
+from cronlease.emulator.setup import SetupError, run_file
 from cronlease.emulator.stopping import Stopping
+from cronlease.emulator.times import EMULATED, Times
 from cronlease.migrate import migrate
-from cronlease.settings import PLATFORM_MARKS, load
+from cronlease.settings import PLATFORM_MARKS, Settings, load
 
 # Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
 _DATABASE = "emulator"
@@ -32,8 +34,10 @@ _MISLEADING = {"DEBUG", "CRONLEASE_PING_URL", *PLATFORM_MARKS}
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is running."""
+    """What is running: `name` is the function and its source, `times` are the ones it has here."""
 
+    name: str
+    times: str
     function: FunctionProcess
     server: EmbeddedPostgres | None
     conninfo: str
@@ -50,6 +54,8 @@ class Stage:
         who = f' -H "Authorization: Bearer $(cat {self.token_file})"' if self.token_file else ""
         return f"""\
 cronlease emulate: Ctrl-C stops it all
+  function      {self.name}
+  times         {self.times}
   run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
   look          curl {self.function.url}status{who}
   database      {self.psql}
@@ -59,12 +65,15 @@ cronlease emulate: Ctrl-C stops it all
 
 
 class Cast(NamedTuple):
-    """Who plays: `target` of `source` in that environment, which the user's own wins over; and whether it is the
-    shipped job, which reads the sample feeds."""
+    """Who plays: `target` of `source`, which people call `name`, in that environment, which the user's own wins
+    over; and whether it is the shipped job, which reads the sample feeds. `setup` is a file of SQL to run before."""
 
     source: Path
     target: str
+    name: str
+    declared: Times
     defaults: dict[str, str]
+    setup: Path | None = None
     workers: int = 1
     oidc: bool = False
     reads_feeds: bool = True
@@ -87,24 +96,26 @@ def staged(cast: Cast, port: int, stopping: Stopping, warn: Callable[[str], None
             server = _embedded(stack, env)
         conninfo = env.get("DATABASE_URL", "")
         migrate(conninfo)
+        if cast.setup is not None:
+            _set_up(conninfo, cast.setup)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
-        # A run takes a while, but not so long that its lease could run out by itself.
-        feeds = stack.enter_context(FeedServer(latency=min(_FEED_LATENCY, settings.lease.total_seconds() / 4)))
-        feeds.write_sources(folder / "sources.toml")
-        env["CRONLEASE_SOURCES"] = env.get("CRONLEASE_SOURCES") or str(folder / "sources.toml")
+        feeds = _feeds(stack, folder, env, settings) if cast.reads_feeds else None
         log = stack.enter_context(log_file())
         function = FunctionProcess(cast.source, cast.target, port, env, log, stopping)
         stack.enter_context(function)
-        feeds.start()  # after this fork: a fork copies no threads, but their locks
+        if feeds is not None:
+            feeds.start()  # after this fork: a fork copies no threads, but their locks
         if issuer is not None:
             issuer.start()
         yield Stage(
+            cast.name,
+            _times(cast.declared, env, settings),
             function,
             server,
             conninfo,
             server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql",
             log,
-            {name: env[name] for name in [*cast.defaults, "CRONLEASE_SOURCES"]},
+            {name: env[name] for name in [*cast.defaults, *(["CRONLEASE_SOURCES"] if feeds else [])]},
             issuer.token if issuer else None,
             _token_file(folder, issuer) if issuer else None,
         )
@@ -115,6 +126,31 @@ def _embedded(stack: ExitStack, env: dict[str, str]) -> EmbeddedPostgres:
     server = stack.enter_context(EmbeddedPostgres.start(default_data_dir() / "postgres", keep=True))
     env["DATABASE_URL"] = server.create_database(_DATABASE)
     return server
+
+
+def _set_up(conninfo: str, file: Path) -> None:
+    try:
+        run_file(conninfo, file)
+    except SetupError as error:
+        again = "; the file is run at every start: write `if not exists`, `or replace` or `on conflict do nothing`"
+        raise EmulatorError(f"--setup {error}{again if error.already_there else ''}") from None
+
+
+def _feeds(stack: ExitStack, folder: Path, env: dict[str, str], settings: Settings) -> FeedServer:
+    """The sample feeds, named in the environment unless that names other sources."""
+    # A run takes a while, but not so long that its lease could run out by itself.
+    feeds = stack.enter_context(FeedServer(latency=min(_FEED_LATENCY, settings.lease.total_seconds() / 4)))
+    feeds.write_sources(folder / "sources.toml")
+    env["CRONLEASE_SOURCES"] = env.get("CRONLEASE_SOURCES") or str(folder / "sources.toml")
+    return feeds
+
+
+def _times(declared: Times, env: dict[str, str], settings: Settings) -> str:
+    """Those that the function has here, and those that it has elsewhere where they were shortened."""
+    how = env.get(EMULATED)
+    here = declared.shortened(how, settings) if how else declared
+    beside = "" if here == declared else f" (shortened from {declared})"
+    return f"{here.filled(settings)}{beside}"
 
 
 def _token_file(folder: Path, issuer: Issuer) -> Path:

@@ -13,6 +13,7 @@ from cronlease.emulator.install import EmbeddedPostgresError
 from cronlease.emulator.jobs import Plan
 from cronlease.emulator.stage import Cast, Stage
 from cronlease.emulator.stopping import Stopping
+from cronlease.emulator.times import Times
 from cronlease.emulator.verdict import Scope
 from cronlease.migrate import MigrationError
 from cronlease.settings import SettingsError
@@ -29,10 +30,13 @@ class NeverStarted(FunctionEnded):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is emulated: `target` of `source`, hit by the jobs of the plan, with these faults."""
+    """What is emulated: `target` of `source`, hit by the jobs of the plan, with these faults. The name is for people,
+    and declared is what its decorator says."""
 
     source: Path
     target: str
+    name: str
+    declared: Times
     plan: Plan
     scope: Scope
     port: int = 8080
@@ -41,6 +45,7 @@ class Options:
     all_that_can_be: bool = False
     seconds: float | None = None
     oidc: bool = False
+    setup: Path | None = None
     # Whether it is the shipped job, whose rows are then shown.
     openings: bool = True
 
@@ -49,7 +54,10 @@ class Options:
         return Cast(
             self.source.absolute(),
             self.target,
+            self.name,
+            self.declared,
             self.plan.environment,
+            self.setup,
             workers=2 if self.faults.hurt_processes else 1,
             oidc=self.oidc,
             reads_feeds=self.openings,

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,6 +13,16 @@ from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.scheduler import Hit
 
 _MOST_SHOWN = 20
+# One run can break no promise about another; from so many on, each has had one before and one after it.
+_ENOUGH_RUNS = 3
+# What to do where most hits were skipped for that reason.
+_SKIPPED_BECAUSE = {
+    "not_due": "most hits came before it was due: give it longer with --for, or a shorter cadence",
+    "locked": "most hits came while a run held the lease: give it longer with --for, or a shorter lease",
+    "paused": "it is paused: `cronlease schedule resume` lets it run",
+    "completed": "it was to run once, and has",
+    "schedule_read_error": "the schedule could not be read: the log of the function says why",
+}
 
 
 class Scope(NamedTuple):
@@ -94,6 +104,39 @@ class Verdict:
     runs: dict[str, int]
     faults: dict[str, int]
     violations: list[str]
+    # Of the runs those whose answer nobody got, and those of other callers, by trigger.
+    unheard: int = 0
+    others: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def too_few(self) -> str | None:
+        """Why these runs prove nothing, and what to do; None when they do."""
+        total = sum(self.runs.values())
+        if total and not self.runs.get("success", 0) + self.runs.get("partial", 0):
+            what = f"none of {total} real runs succeeded" if total > 1 else "the only real run did not succeed"
+            return f"{what}; their answers say why, and --setup FILE makes tables that they need"
+        if total >= _ENOUGH_RUNS:
+            return None
+        what = f"only {total} real run{'s'[: total > 1]}" if total else "no real run"
+        return f"{what}; {self._why_not_more()}"
+
+    def _why_not_more(self) -> str:
+        reason, count = max(self.skips.items(), key=lambda item: item[1], default=("", 0))
+        if reason in _SKIPPED_BECAUSE and 2 * count > self.hits:
+            return _SKIPPED_BECAUSE[reason]
+        if 2 * self.unanswered > self.hits:
+            return "most hits had no answer: the log of the function may say why"
+        return "give it longer with --for"
+
+    def _whose(self) -> list[str]:
+        """Which runs the callers were not told of, so that the numbers can be added up."""
+        if not self.unheard and not self.others:
+            return []
+        answered = sum(self.runs.values()) - self.unheard - sum(self.others.values())
+        parts = [f"{answered} answered"]
+        parts += [f"{self.unheard} whose answer nobody got"] if self.unheard else []
+        parts += [f"{count} hit by somebody else ({trigger})" for trigger, count in self.others.items()]
+        return [f"              {', '.join(parts)}"]
 
     def lines(self) -> list[str]:
         told = [f"{self.ran} ran", f"{sum(self.skips.values())} skipped"]
@@ -105,12 +148,13 @@ class Verdict:
             "verdict",
             f"  hits        {self.hits}: {', '.join(told)}",
             f"  real runs   {_sum(self.runs)}",
+            *self._whose(),
             f"  skips       {_sum(self.skips)}",
             f"  faults      {_sum(self.faults)}",
             f"  violations  {len(self.violations)}",
             *(f"    {violation}" for violation in shown),
             *([f"    and {more} more"] if more else []),
-            *([] if self.runs else ["  no real run: this verdict proves nothing"]),
+            *([f"  this verdict proves nothing: {self.too_few}"] if self.too_few else []),
         ]
 
 
@@ -123,6 +167,7 @@ def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], s
     broken = _ask(conninfo, "verdict.sql", asked)
     violations = [f"{rule}: {what}" for rule, what in broken]
     violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
+    unheard = _ask(conninfo, "unheard.sql", asked)
     return Verdict(
         hits=ledger.hits,
         ran=ledger.ran,
@@ -132,6 +177,8 @@ def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], s
         runs=dict(_ask(conninfo, "history.sql", asked)),
         faults=dict(faults.most_common()),
         violations=violations,
+        unheard=sum(count for ours, _, count in unheard if ours),
+        others={trigger: count for ours, trigger, count in unheard if not ours},
     )
 
 

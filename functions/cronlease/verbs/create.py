@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,7 @@ from cronlease.migrate import create_if_absent
 from cronlease.schedule import When, schedule_action
 from cronlease.trouble import AlreadyThere, SchemaMissing
 from cronlease.verbs import options, rows, show
-from cronlease.verbs.source import load_jobs, shipped
+from cronlease.verbs.source import Source, look_into
 from cronlease.verbs.table import shown
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def _band(_ctx: click.Context, _: click.Parameter, text: str | None) -> str | No
 @options.as_json
 @click.pass_obj
 def create_command(
-    toolbox: "Toolbox", /, name: str, action: str, source: Path | None, as_json: bool, **given: Any
+    toolbox: "Toolbox", /, name: str, action: str, source: Source, as_json: bool, **given: Any
 ) -> None:
     """Schedule an action under the name NAME, once or with a cadence."""
     when = _when(**given)
@@ -82,10 +81,9 @@ def _create(url: str, name: str, action: str, when: When) -> rows.Look:
         return rows.look(conn, name)
 
 
-def _warn_of_unknown(action: str, source: Path | None) -> None:
+def _warn_of_unknown(action: str, source: Source) -> None:
     """Not an error: another deployment may have it."""
-    if action not in load_jobs(source):
-        sentence = (
-            f'no function of {source or shipped()} is the action "{action}": it waits for a deployment that has one'
-        )
+    known = look_into(source)
+    if known is not None and action not in known:
+        sentence = f'no function of {source.name} is the action "{action}": it waits for a deployment that has one'
         click.echo(f"Warning: {shown(sentence)}", err=True)

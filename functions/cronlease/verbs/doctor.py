@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cronlease.conninfo import configured_by
+from cronlease.conninfo import in_parts
 from cronlease.job import Job
 from cronlease.logs import redact
 from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble
 from cronlease.verbs import doctor_database, doctor_deployment, doctor_environment, options, show
-from cronlease.verbs.finding import BROKEN, INFO, OK, WARNING, Finding, broken
-from cronlease.verbs.source import load_jobs
+from cronlease.verbs.finding import BROKEN, INFO, OK, WARNING, Finding, broken, info, ok, warning
+from cronlease.verbs.source import NotASource, Source, load_jobs
 from cronlease.verbs.table import shown
 from cronlease.verbs.words import counted
 
@@ -25,17 +25,11 @@ _COLOURS = {OK: "green", INFO: "blue", WARNING: "yellow", BROKEN: "red"}
 
 
 @click.command("doctor")
-@click.option(
-    "--source",
-    type=click.Path(path_type=Path),
-    envvar="FUNCTION_SOURCE",
-    show_envvar=True,
-    help="A main.py: are there schedules that it cannot run?",
-)
+@options.source
 @click.option("--jobs", type=click.Path(path_type=Path), help="A jobs.json: do its time limits fit each other?")
 @options.as_json
 @click.pass_obj
-def doctor_command(toolbox: "Toolbox", source: Path | None, jobs: Path | None, as_json: bool) -> None:
+def doctor_command(toolbox: "Toolbox", source: Source, jobs: Path | None, as_json: bool) -> None:
     """Look for what is wrong, and say what mends it.
 
     Environment, database, schema, grants, clocks, pooler, leases and the sources file; it changes nothing. The exit
@@ -56,7 +50,7 @@ def doctor_command(toolbox: "Toolbox", source: Path | None, jobs: Path | None, a
         raise click.exceptions.Exit(1)
 
 
-def _findings(toolbox: "Toolbox", source: Path | None, jobs: Path | None) -> Iterator[Finding]:
+def _findings(toolbox: "Toolbox", source: Source, jobs: Path | None) -> Iterator[Finding]:
     parts = doctor_environment.parts()
     yield from doctor_environment.variables(parts)
     settings: Settings | None = None
@@ -75,12 +69,16 @@ def _findings(toolbox: "Toolbox", source: Path | None, jobs: Path | None) -> Ite
     yield from doctor_environment.of_the_jobs(parts, known, scheduled)
 
 
-def _declared(source: Path | None) -> tuple[Mapping[str, Job] | None, list[Finding]]:
-    """The functions of the file, where one was given."""
-    if source is None:
-        return None, []
+def _declared(source: Source) -> tuple[Mapping[str, Job] | None, list[Finding]]:
+    """The functions of the file; None for the shipped one, which says nothing about the deployment."""
+    if source.is_shipped:
+        return None, [info("source", source.described)]
     try:
-        return load_jobs(source), []
+        jobs = load_jobs(source)
+        return jobs, [ok("source", f"{source.described} declares {', '.join(jobs)}")]
+    except NotASource as error:
+        said, _, fix = error.message.partition(": ")
+        return None, [warning("source", said, fix)]
     except click.ClickException as error:
         said = error.message
     except SystemExit as error:
@@ -100,11 +98,9 @@ def _database(
             yield from doctor_database.look(conn, settings, known)
             scheduled |= doctor_database.scheduled(conn)
     except click.ClickException as error:
-        fix = f"check {configured_by()}, that the server is up, and that it lets this host and role in"
-        if place == "embedded":
-            fix = "set DATABASE_URL, or pip install 'cronlease[local]'"
-        # Without what the sentence of the command line says to check.
-        why = error.__cause__ if isinstance(error.__cause__, DatabaseTrouble) else error.message
+        why, fix = error.message, "set DATABASE_URL, or pip install 'cronlease[local]'"
+        if isinstance(error.__cause__, DatabaseTrouble):
+            why, fix = in_parts(error.__cause__)
         yield broken("connection", f"no connection to the {place} database: {why}", fix)
 
 

@@ -31,16 +31,17 @@ def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | N
     yield from _server(conn, server)
     yield from _clock(server["now"], before, time.time())
     yield from _pooler(conn, server, settings)
-    yield from _tried("grants", lambda: _grants(conn, server["role"]))
     there = None
     try:
         there = state(conn)
-        yield from _schema(conn, there, settings)
+        yield from _absent(server, settings) if there == "absent" else _schema(conn)
     except MigrationError as error:
         said, _, fix = str(error).partition(": ")
         yield broken("schema", said, fix)
     except DatabaseTrouble as trouble:
         yield broken("schema", str(trouble), MIGRATE)
+    if there != "absent":
+        yield from _tried("grants", lambda: _grants(conn, server["role"]))
     if there == "complete":
         yield from _tried("leases", lambda: _leases(conn))
         yield from _tried("cadences", lambda: _cadences(conn))
@@ -104,14 +105,19 @@ def _pooler(conn: "Connection[Any]", server: dict[str, Any], settings: Settings)
         yield ok("pooler", said)
 
 
-def _schema(conn: "Connection[Any]", there: str, settings: Settings) -> Iterator[Finding]:
-    if there == "absent":
-        said = "the database has no schema of ours yet"
-        if settings.migrate == "never":
-            yield broken("schema", f"{said}, and CRONLEASE_MIGRATE is never", MIGRATE)
-        else:
-            yield warning("schema", said, f"{MIGRATE}, or let the first hit create it")
-        return
+def _absent(server: dict[str, Any], settings: Settings) -> Iterator[Finding]:
+    said = "the database has no schema of ours yet"
+    if not server["may_create"]:
+        role = server["role"]
+        fix = f'run `cronlease migrate --roles` as the owner of the database, then `grant {RUNNER} to "{role}"`'
+        yield broken("schema", f"{said}, and {role} may not create anything in schema public", fix)
+    elif settings.migrate == "never":
+        yield broken("schema", f"{said}, and CRONLEASE_MIGRATE is never", MIGRATE)
+    else:
+        yield warning("schema", said, f"{MIGRATE}, or let the first hit create it")
+
+
+def _schema(conn: "Connection[Any]") -> Iterator[Finding]:
     and_more = ", no migration is missing"
     try:
         found = drift(conn)

@@ -26,6 +26,7 @@ _OURS = {
     cascade.SPAWNED,
     "CRONLEASE_DATA_DIR",
     "CRONLEASE_DEBUG",
+    "CRONLEASE_EMULATED",
     "CRONLEASE_TEST_DATABASE_URL",
 }
 # Kubernetes says in such variables where a service of our name is.

@@ -5,5 +5,11 @@ select jsonb_build_object(
   'database', current_database(),
   'role', current_user,
   'read_only', current_setting('transaction_read_only')::boolean,
-  'pid', pg_backend_pid()
+  'pid', pg_backend_pid(),
+  'may_create', exists (
+    select
+    from pg_catalog.pg_namespace n
+    where n.nspname = 'public'
+      and has_schema_privilege(n.oid, 'create')
+  )
 )

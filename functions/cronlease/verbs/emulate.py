@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronlease.logs import redact
+from cronlease.settings import load
 from cronlease.verbs import options
 from cronlease.verbs.bar import bar
 from cronlease.verbs.emulate_options import FAULT_OPTIONS, JOB_OPTIONS, Number, all_of, check, fault_names
 from cronlease.verbs.mistake import Mistake
-from cronlease.verbs.source import chosen_job, load_jobs, shipped
-from cronlease.verbs.table import shown
+from cronlease.verbs.source import NotASource, Source, chosen_job, load_jobs
+from cronlease.verbs.table import lines, shown, terminal_width
 
 if TYPE_CHECKING:
     from cronlease.emulator.faults import Faults
     from cronlease.emulator.jobs import Plan
     from cronlease.emulator.start import NeverStarted, Options
+    from cronlease.emulator.times import Times
     from cronlease.emulator.verdict import Scope
     from cronlease.job import Job
 
@@ -30,13 +32,9 @@ _SHIPPED = "refresh_opening_signals"
 
 @click.command("emulate", short_help="Run it all on this machine, and a scheduler that hits it.")
 @options.source
+@options.target
 @click.option(
-    "--target",
-    envvar="FUNCTION_TARGET",
-    show_envvar=True,
-    default=_SHIPPED,
-    show_default=True,
-    help="The function in it.",
+    "--setup", type=click.Path(path_type=Path), help="Run this SQL file in the database before each start, as it is."
 )
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Where it listens, on loopback."
@@ -56,29 +54,39 @@ def emulate_command(**given: Any) -> None:
     """Run it all on this machine: database, sample feeds, the function, and a scheduler that hits it.
 
     At the end it holds what callers were told against the history in the database: the exit status is 1 when a
-    promise was broken, or when it could not start. --speed is for --schedule and --jobs: the function's lease,
-    cadence and backoff are then as much shorter, unless the environment says them.
+    promise was broken, when it could not start, or when --chaos saw too few runs to prove anything. The function's
+    lease, cadence and backoff are shortened, those of its decorator, too; what the environment says is kept. With
+    --schedule or --jobs they are as much shorter as --speed says.
     """
     from cronlease.emulator.borrowed import Refused
     from cronlease.emulator.start import TROUBLES, NeverStarted, Options
 
     check(given)
-    plan = _plan(given)
+    source: Source = given["source"]
+    jobs = _jobs(source, given["target"])
+    target = given["target"] or chosen_job(jobs, source, None).name
+    plan = _plan(given, target)
+    scope = _scope(plan, target, jobs)
     told = Options(
-        source=given["source"] or shipped(),
-        target=given["target"],
+        source=source.path,
+        target=target,
+        name=f"{target} of {source.name}",
         plan=plan,
-        scope=_scope(plan, given["target"], _jobs(given["source"], given["target"])),
+        scope=scope,
         port=given["port"],
         faults=_faults(given),
         all_that_can_be=given["chaos"],
         seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
         oidc=given["oidc"],
-        openings=given["target"] == _SHIPPED,
+        declared=_declared(jobs.get(target), plan),
+        setup=given["setup"],
+        openings=_SHIPPED in scope.functions,
     )
+    if given["once"]:
+        source.say()
     if sys.stderr.isatty():
         # Not a bar: what is started now is forked, and a bar has a thread.
-        _warn("starting the database, the feeds and the function ...")
+        _warn(f"starting the database{', the feeds' if told.openings else ''} and the function ...")
     try:
         status = _run(told, once=given["once"], as_json=given["as_json"])
     except Refused as error:
@@ -100,36 +108,55 @@ def _run(told: "Options", *, once: bool, as_json: bool) -> int:
     from cronlease.emulator.emulate import emulate
     from cronlease.emulator.show import Screen
 
-    return emulate(told, Screen(click.echo, as_json=as_json), _warn)
+    return emulate(told, Screen(click.echo, lines, terminal_width, as_json=as_json), _warn)
 
 
 def _warn(sentence: str) -> None:
     click.echo(shown(redact(sentence)), err=True)
 
 
-def _jobs(source: Path | None, target: str) -> Mapping[str, "Job"]:
-    """What the file declares; one sentence where the target is nothing that a hit can run. Empty where the file
-    cannot be run in this process: it may need what only the function's environment has."""
-    if source is None and target == _SHIPPED:
-        return {}
+def _jobs(source: Source, target: str | None) -> Mapping[str, "Job"]:
+    """What the file declares; one sentence where the target is nothing that a hit can run. Empty where a target is
+    given and the file cannot be run in this process: it may need what only the function's environment has."""
     try:
-        # What the file prints is in the function's log, and must not get among our answers.
-        with contextlib.redirect_stdout(io.StringIO()):
+        # What the file prints is in the function's log.
+        with contextlib.redirect_stderr(io.StringIO()):
             jobs = load_jobs(source)
+    except NotASource:
+        raise
     except Mistake as mistake:
-        if isinstance(mistake.__cause__, ValueError):
+        if target and isinstance(mistake.__cause__, ValueError):
             return {}
         raise
     except SystemExit:
+        if target is None:
+            raise
         return {}
     chosen_job(jobs, source, target)
     return jobs
 
 
-def _blame_the_file(source: Path | None, error: "NeverStarted") -> None:
+def _declared(job: "Job | None", plan: "Plan") -> "Times":
+    """The function's own times. Those that may be the environment's are left out where that has others here."""
+    from cronlease.emulator.times import CAPPED, EMULATED, Times
+
+    if job is None:
+        return Times()
+    settings = load()
+    lease, every, backoff = job.limits.lease, job.every, job.backoff.band
+    if plan.environment.get(EMULATED) == CAPPED:
+        return Times(lease, every, backoff)
+    return Times(
+        None if lease == settings.lease else lease,
+        None if every == settings.every else every,
+        None if backoff == settings.backoff else backoff,
+    )
+
+
+def _blame_the_file(source: Source, error: "NeverStarted") -> None:
     """Raises what is wrong with it, which says more than how its process ended."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()):
             load_jobs(source)
     except Mistake as mistake:
         raise Mistake(f"{mistake.message}; {shown(error.log_is_kept)}") from mistake
@@ -144,10 +171,11 @@ def _scope(plan: "Plan", target: str, jobs: Mapping[str, "Job"]) -> "Scope":
     return Scope([target, *(name for name, job in jobs.items() if job.has_row)], [target, *jobs])
 
 
-def _plan(given: dict[str, Any]) -> "Plan":
+def _plan(given: dict[str, Any], target: str) -> "Plan":
     from cronlease.emulator import jobs
     from cronlease.emulator.cron import Cron
     from cronlease.emulator.retry import Retry
+    from cronlease.emulator.times import EMULATED
 
     retry = Retry(
         given["retry_count"],
@@ -156,14 +184,18 @@ def _plan(given: dict[str, Any]) -> "Plan":
         _seconds(given["max_backoff"]),
         given["max_doublings"],
     )
-    target, deadline, speed = given["target"], _seconds(given["attempt_deadline"]), given["speed"]
+    deadline, speed = _seconds(given["attempt_deadline"]), given["speed"]
     try:
         if given["jobs"]:
             return jobs.from_file(given["jobs"], target, speed)
         if given["schedule"]:
             return jobs.scheduled(target, Cron.parse(given["schedule"], given["time_zone"]), deadline, retry, speed)
         every = given["hit_every"] or timedelta(seconds=0.5 if given["chaos"] else 2)
-        return jobs.demo(target, every, deadline, retry, chaos=given["chaos"])
+        plan = jobs.demo(target, every, deadline, retry, chaos=given["chaos"])
+        if given["once"]:
+            # A single hit needs no shorter times, and a backoff that it costs is a real one.
+            del plan.environment[EMULATED]
+        return plan
     except ValueError as error:
         raise Mistake(str(error)) from error
 

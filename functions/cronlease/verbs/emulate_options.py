@@ -80,8 +80,10 @@ def check(given: dict[str, Any]) -> None:
     """Raises the sentence for the first two that contradict each other."""
     ctx = click.get_current_context()
     said = {name for name in given if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE}
-    if given["source"] is not None and not given["source"].is_file():
-        raise Mistake(shown(f"there is no file {given['source'].absolute()}: pass --source path/to/main.py"))
+    if not given["source"].path.is_file():
+        raise Mistake(shown(f"there is no file {given['source'].path.absolute()}: pass --source path/to/main.py"))
+    if given["setup"] is not None and not given["setup"].is_file():
+        raise Mistake(shown(f"there is no file {given['setup'].absolute()}: pass --setup path/to/my.sql"))
     if given["jobs"] and (also := said & _JOB_NAMES):
         raise click.UsageError(f"--jobs says that already: leave {_flag(min(also))} out")
     if given["schedule"] and given["hit_every"]:

@@ -1,13 +1,12 @@
 """`cronlease explain NAME`: why it did or did not run, and when it will."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cronlease.verbs import options, rows, show
 from cronlease.verbs.sentences import explain
-from cronlease.verbs.source import load_jobs
+from cronlease.verbs.source import Source, look_into
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
@@ -18,15 +17,18 @@ if TYPE_CHECKING:
 @options.source
 @options.as_json
 @click.pass_obj
-def explain_command(toolbox: "Toolbox", name: str, source: Path | None, as_json: bool) -> None:
+def explain_command(toolbox: "Toolbox", name: str, source: Source, as_json: bool) -> None:
     """Say why NAME did or did not run, and when it will.
 
-    With --source it also says whether that file declares its action.
+    It also says whether the source declares its action, unless that is the shipped one.
     """
-    known = load_jobs(source) if source else None
+    # The shipped one says nothing about the deployment that has this schedule.
+    known = None if source.is_shipped else look_into(source, say=not as_json)
+    if source.is_shipped and not as_json:
+        source.say()
     with toolbox.connection() as conn, rows.known(conn, name):
         found = rows.look(conn, name)
-    said = explain(found, known, str(source))
+    said = explain(found, known, source.name)
     if as_json:
         show.as_json({"function": name, "sentences": said, **found.as_json})
     else:

@@ -13,6 +13,8 @@ from unicodedata import category
 import click
 
 from cronlease.hit import unstorable
+from cronlease.verbs.source import choose
+from cronlease.verbs.words import relative
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 # A day inside of what schedule_action takes, which goes by the time zone of the server.
 _FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
+_JUST_NOW = timedelta(minutes=1)
 _MANY_DIGITS = re.compile(r"[+-]?\d{5,}-")
 _BREAKS = {"Cc", "Zl", "Zp"}
 
@@ -42,6 +45,10 @@ def _moment(_ctx: click.Context, _: click.Parameter, text: str | None) -> dateti
         raise click.BadParameter(f"{text!r} has no time zone: write 2026-12-24T18:00Z, or +01:00 in the place of Z")
     if not _FIRST <= moment <= _LAST:
         raise click.BadParameter(_out_of_bounds(text))
+    # A minute for whoever writes what a clock shows.
+    if moment < datetime.now(UTC) - _JUST_NOW:
+        past = relative(moment, datetime.now(UTC))
+        raise click.BadParameter(f"{text!r} was {past}: write a time to come, or leave it out to have it due now")
     return moment
 
 
@@ -97,6 +104,17 @@ def filled(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
     return given
 
 
+def confirm(question: str) -> None:
+    """Goes on only after a yes; else the verb ends with a sentence."""
+    try:
+        answer = click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise click.ClickException("nothing was changed: no answer came; --yes does it without a question") from None
+    if not answer:
+        raise click.ClickException("nothing was changed: the answer was no")
+
+
 name = click.argument("name", callback=text)
 new_name = click.argument("name", callback=_new_name)
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
@@ -107,7 +125,17 @@ source = click.option(
     type=click.Path(path_type=Path),
     envvar="FUNCTION_SOURCE",
     show_envvar=True,
-    help="The main.py that declares the functions; by default the shipped one.",
+    callback=choose,
+    help="The main.py that declares the functions; by default ./main.py, else the shipped one.",
+)
+
+
+target = click.option(
+    "--target",
+    envvar="FUNCTION_TARGET",
+    show_envvar=True,
+    callback=text,
+    help="Which function of the source; by default the only one that is scheduled.",
 )
 
 

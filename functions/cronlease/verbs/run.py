@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,7 +18,7 @@ from cronlease.settings import Settings
 from cronlease.trouble import UnknownSchedule
 from cronlease.verbs import options, rows, show
 from cronlease.verbs.bar import bar
-from cronlease.verbs.source import load_jobs, shipped
+from cronlease.verbs.source import Source, load_jobs
 from cronlease.verbs.table import shown
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 @options.as_json
 @click.pass_obj
 def run_command(
-    toolbox: "Toolbox", name: str, force: bool, args: dict[str, Any], source: Path | None, as_json: bool
+    toolbox: "Toolbox", name: str, force: bool, args: dict[str, Any], source: Source, as_json: bool
 ) -> None:
     """Run NAME here, if it is due and free.
 
@@ -47,7 +46,7 @@ def run_command(
         return
     settings = toolbox.settings()
     show.configure_logs(settings)
-    jobs = load_jobs(source)
+    jobs = load_jobs(source, say=not as_json)
     hit = Hit(force=force, args=args)
     with toolbox.database_url() as url:
         job = _job_of(url, name, jobs, source)
@@ -57,7 +56,7 @@ def run_command(
         raise click.exceptions.Exit(1)
 
 
-def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Path | None) -> Job:
+def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Source) -> Job:
     """The function that the schedule's action names; one that has a row of its own may still have to be given it."""
     conn = connect_plain(url)
     try:
@@ -71,7 +70,7 @@ def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Path | None) -
     finally:
         conn.close()
     if action not in jobs:
-        sentence = f'the action "{action}" of "{name}" is no function of {source or shipped()}: pass --source'
+        sentence = f'the action "{action}" of "{name}" is no function of {source.name}: pass --source'
         raise click.ClickException(shown(sentence))
     return jobs[action]
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +22,7 @@ from cronlease.verbs import options, show
 from cronlease.verbs.bar import bar
 from cronlease.verbs.glance import look
 from cronlease.verbs.only_one import only_one
-from cronlease.verbs.source import load_jobs
+from cronlease.verbs.source import Source, load_jobs
 from cronlease.verbs.words import counted
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ _MOST_LOOKED_AT = 1000
 @options.source
 @options.as_json
 @click.pass_obj
-def run_due_command(toolbox: "Toolbox", source: Path | None, as_json: bool) -> None:
+def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
     """Run what is due, one after another, the oldest first.
 
     On one machine a second one says so and ends. The exit status is 1 when a run failed or the schedule could not be
@@ -49,7 +48,7 @@ def run_due_command(toolbox: "Toolbox", source: Path | None, as_json: bool) -> N
         return
     settings = toolbox.settings()
     show.configure_logs(settings)
-    jobs = load_jobs(source)
+    jobs = load_jobs(source, say=not as_json)
     # The lock is let go first: an embedded server may have to wait for who else uses it.
     with toolbox.database_url() as url, only_one(settings) as alone:
         if not alone:

@@ -125,7 +125,7 @@ def delete_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
     with toolbox.connection() as conn, rows.known(conn, name):
         if not yes:
             row = rows.look(conn, name).schedule
-            click.confirm(shown(f'Delete "{name}", {row.state}, of the action "{row.action}"?'), abort=True, err=True)
+            options.confirm(shown(f'Delete "{name}", {row.state}, of the action "{row.action}"?'))
         ask_plain(conn, delete_refresh(name))
     show.say({"function": name, "deleted": True}, f'"{name}" is deleted, its history stays', in_json=as_json)
 
@@ -148,7 +148,7 @@ def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
             show.say(document, f'"{name}" is not locked', in_json=as_json)
             return
         if not yes:
-            click.confirm(f"{shown(holding)}\nBreak this lease?", abort=True, err=True)
+            options.confirm(f"{shown(holding)}\nBreak this lease?")
         lock = ask_plain(conn, unlock_refresh(name, _request_id(found.schedule.locked_by)))
     if not lock.unlocked:
         raise click.ClickException(shown(_too_late(name, lock.locked_by)))

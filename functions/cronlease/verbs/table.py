@@ -13,7 +13,12 @@ _NARROWEST = 4
 
 
 def lines(
-    heading: Sequence[str], rows: Sequence[Sequence[str]], *, cut: Collection[str] = (), spare: Sequence[str] = ()
+    heading: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    cut: Collection[str] = (),
+    spare: Sequence[str] = (),
+    indent: str = "",
 ) -> list[str]:
     """A line per row under a heading; a long cell is cut, except in the last column. On a terminal no line is longer
     than that is wide, see fit."""
@@ -21,10 +26,10 @@ def lines(
     found = [max(map(len, column)) for column in zip(*cells, strict=True)]
     widths = dict(zip(heading, [*(min(width, WIDEST) for width in found[:-1]), found[-1]], strict=True))
     if (room := terminal_width()) is not None:
-        widths = fit(widths, room, cut, spare)
+        widths = fit(widths, room - len(indent), cut, spare)
     cells.insert(1, ["-" * min(widths.get(title, 0), WIDEST) for title in heading])
     kept = [(place, widths[title]) for place, title in enumerate(heading) if title in widths]
-    return ["  ".join(fitted(row[place], width) for place, width in kept).rstrip() for row in cells]
+    return [(indent + "  ".join(fitted(row[place], width) for place, width in kept)).rstrip() for row in cells]
 
 
 def terminal_width() -> int | None:

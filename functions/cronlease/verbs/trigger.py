@@ -13,7 +13,7 @@ from cronlease.outcome import Outcome, SkipReason
 from cronlease.verbs import options, show
 from cronlease.verbs.bar import bar
 from cronlease.verbs.run import run_here
-from cronlease.verbs.source import chosen_job, load_jobs
+from cronlease.verbs.source import Source, chosen_job, load_jobs
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Even if it is not due; never while it runs, is paused or completed.")
 @options.args
 @options.source
-@click.option(
-    "--target", envvar="FUNCTION_TARGET", show_envvar=True, callback=options.text, help="Which function of --source."
-)
+@options.target
 @click.option("--token", help="For --url, a bearer token; CRONLEASE_TOKEN keeps it off the command line.")
 @click.option("--token-file", type=click.Path(path_type=Path), help="For --url, a file with the token in it.")
 @click.option("--identity", is_flag=True, help="For --url, the identity token that gcloud gives this person.")
@@ -62,10 +60,10 @@ def _refuse_what_is_for_here() -> None:
             raise click.UsageError(f"--{name} is for a function here: with --url the address says which one is hit")
 
 
-def _here(toolbox: "Toolbox", hit: Hit, source: Path | None, target: str | None, as_json: bool) -> None:
+def _here(toolbox: "Toolbox", hit: Hit, source: Source, target: str | None, as_json: bool) -> None:
     settings = toolbox.settings()
     show.configure_logs(settings)
-    jobs = load_jobs(source)
+    jobs = load_jobs(source, say=not as_json)
     job = chosen_job(jobs, source, target)
     with toolbox.database_url() as url:
         outcome = lifecycle.run(run_here(job, hit, url, settings, job.name, jobs))

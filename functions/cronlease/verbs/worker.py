@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +15,7 @@ from cronlease.loop import Worker
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.settings import Settings
 from cronlease.verbs import options, show
-from cronlease.verbs.source import load_jobs
+from cronlease.verbs.source import Source, load_jobs
 
 if TYPE_CHECKING:
     from cronlease.cli import Toolbox
@@ -30,7 +29,7 @@ _CONNECTIONS_PER_RUN = 4
 @click.option("--concurrency", type=click.IntRange(1, 100), default=1, show_default=True, help="Rows run at once.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per run on standard output.")
 @click.pass_obj
-def worker_command(toolbox: "Toolbox", source: Path | None, concurrency: int, as_json: bool) -> None:
+def worker_command(toolbox: "Toolbox", source: Source, concurrency: int, as_json: bool) -> None:
     """Stay, and run what is due when it is due.
 
     Any number may share a database. SIGTERM or Ctrl-C gives the runs in progress CRONLEASE_DRAIN_SECONDS to finish,
@@ -46,10 +45,12 @@ def worker_command(toolbox: "Toolbox", source: Path | None, concurrency: int, as
     with toolbox.database_url(stays=True) as url:
         # One that is down is waited for; one that cannot be read never comes up.
         conninfo_of(url)
-        lifecycle.run(_work(jobs, url, settings, concurrency, as_json))
+        lifecycle.run(_work(jobs, source, url, settings, concurrency, as_json))
 
 
-async def _work(jobs: Mapping[str, Job], url: str, settings: Settings, concurrency: int, as_json: bool) -> None:
+async def _work(
+    jobs: Mapping[str, Job], source: Source, url: str, settings: Settings, concurrency: int, as_json: bool
+) -> None:
     def tell(outcome: Outcome) -> None:
         # For a person the log has a line per run already.
         if as_json:
@@ -59,7 +60,11 @@ async def _work(jobs: Mapping[str, Job], url: str, settings: Settings, concurren
     worker = Worker(jobs, database, settings, concurrency=concurrency, on_outcome=tell)
     names = ", ".join(jobs)
     async with process.guarding(settings.drain_seconds, told=worker.stop):
-        logs.log(logging.INFO, f"The worker looks for what is due of {names}", action="worker_started")
+        logs.log(
+            logging.INFO,
+            f"The worker looks for what is due of {names}; source: {source.described}",
+            action="worker_started",
+        )
         try:
             await worker.run()
         finally:
