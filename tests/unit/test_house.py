@@ -17,12 +17,12 @@ FLOORS = [
     {"auth"},
     {"dispatch", "hit"},
     {"run"},
-    {"ending", "skip", "supervise", "transaction"},
-    {"checkin", "claim", "lease", "oidc", "registry", "schedule"},
+    {"ending", "lending", "skip", "supervise", "transaction"},
+    {"blocks", "checkin", "claim", "lease", "oidc", "registry", "schedule"},
     {"job", "migrate"},
     {"database"},
-    {"conninfo", "lifecycle", "swift", "telemetry"},
-    {"wall", "pool", "settings", "sqlstate", "logs"},
+    {"conninfo", "guard", "lifecycle", "raised", "swift", "telemetry"},
+    {"wall", "pool", "settings", "sqlstate", "statements", "logs"},
     {"outcome", "cadence", "callers", "cascade", "trouble"},
 ]
 
@@ -64,7 +64,7 @@ def test_only_the_command_line_knows_the_verbs_and_they_do_not_know_it() -> None
 def test_only_the_way_to_the_database_knows_psycopg() -> None:
     for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("verbs/*.py")]:
         knows = any(name.split(".")[0] == "psycopg" for name in imports_of(path))
-        assert knows == (path.stem in ("conninfo", "database", "sqlstate", "swift", "testing")), path.name
+        assert knows == (path.stem in ("conninfo", "database", "guard", "sqlstate", "swift", "testing")), path.name
 
 
 def test_the_mechanism_and_the_job_know_nothing_of_each_other() -> None:

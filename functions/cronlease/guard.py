@@ -1,0 +1,176 @@
+"""The connection that a job gets: psycopg's own, but what ends a fenced transaction belongs to the block.
+
+It is a connection object of the job's own over one of ours, and dead once the block is left, so nothing that a job
+sets on it reaches the pool. Every text that psycopg sends passes one of two methods: `_convert_query` of a cursor
+(execute, executemany, stream, copy, declare; in pipelines, too) and `_exec_command` of the connection (commit,
+savepoints, two-phase verbs). The raw `pgconn` is not watched: see Transaction for what happens then.
+"""
+
+import functools
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor, Connection, Cursor, ServerCursor
+from psycopg.errors import ProgrammingError
+from psycopg.pq import Format, TransactionStatus
+from psycopg.sql import Composable
+
+from cronlease.statements import transaction_control
+
+# To the type checker the mixins are Any: what they build on are psycopg's base classes, whose methods are generators
+# that serve both sync and async.
+if TYPE_CHECKING:
+    _Base = Any
+else:
+    _Base = object
+
+
+class LentCursor(_Base):  # type: ignore[misc]
+    """Mixed into every cursor class of a lent connection."""
+
+    __slots__ = ()
+
+    def _start_query(self, query: Any = None) -> Any:
+        self._conn.at_cursor = True
+        try:
+            yield from super()._start_query(query)
+        finally:
+            self._conn.at_cursor = False
+
+    def _convert_query(self, query: Any, params: Any = None) -> Any:
+        converted = super()._convert_query(query, params)
+        self._conn.inspect(converted.query)
+        return converted
+
+
+@functools.cache
+def _lent(factory: Any) -> Any:
+    return factory if issubclass(factory, LentCursor) else type(factory.__name__, (LentCursor, factory), {})
+
+
+class Lent(_Base):  # type: ignore[misc]
+    """Mixed into psycopg's connections. Where no block is named, the connection is not fenced and may do anything."""
+
+    block: str | None = None
+    left = False
+    # Set while one of our own cursors starts a query: a cursor of another class would pass `inspect` by.
+    at_cursor = False
+
+    def leave(self) -> None:
+        """From here on the connection is not the job's any more."""
+        self.left = True
+
+    def inspect(self, text: bytes) -> None:
+        """Raises where the text has a statement that would end or begin a transaction."""
+        if self.block is None:
+            return
+        backslashes = self.pgconn.parameter_status(b"standard_conforming_strings") == b"off"
+        statement = transaction_control(text, self.pgconn._encoding, backslashes=backslashes)
+        if statement is not None:
+            self._refuse(f"`{statement}`")
+
+    @property
+    def cursor_factory(self) -> Any:
+        return self._cursor_factory
+
+    @cursor_factory.setter
+    def cursor_factory(self, factory: Any) -> None:
+        self._cursor_factory = _lent(factory)
+
+    @property
+    def server_cursor_factory(self) -> Any:
+        return self._server_cursor_factory
+
+    @server_cursor_factory.setter
+    def server_cursor_factory(self, factory: Any) -> None:
+        self._server_cursor_factory = _lent(factory)
+
+    def _start_query(self) -> Any:
+        self._check_connection_ok()
+        if self.block is not None and not self.at_cursor:
+            raise ProgrammingError(
+                f"inside {self.block} cursors are made by conn.cursor(): set conn.cursor_factory for another class"
+            )
+        return super()._start_query()
+
+    def _check_connection_ok(self) -> None:
+        if self.left:
+            raise ProgrammingError("this connection belongs to a block that was left: enter another one")
+        super()._check_connection_ok()
+        if self.block is not None and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            raise ProgrammingError(
+                f"the transaction of {self.block} was ended by something else than the block:"
+                " nothing can be written in it any more"
+            )
+
+    def _exec_command(self, command: Any, result_format: Format = Format.TEXT) -> Any:
+        if isinstance(command, Composable):
+            command = command.as_bytes(self)
+        elif isinstance(command, str):
+            command = command.encode(self.pgconn._encoding)
+        self.inspect(command)
+        return super()._exec_command(command, result_format)
+
+    def _commit_gen(self) -> Any:
+        self._own("conn.commit()")
+        return super()._commit_gen()
+
+    def _rollback_gen(self) -> Any:
+        self._own("conn.rollback()")
+        return super()._rollback_gen()
+
+    def _check_intrans_gen(self, attribute: str) -> Any:
+        self._own(f"a change of conn.{attribute}")
+        return super()._check_intrans_gen(attribute)
+
+    def _tpc_begin_gen(self, xid: Any) -> Any:
+        self._own("conn.tpc_begin()")
+        return super()._tpc_begin_gen(xid)
+
+    def _tpc_prepare_gen(self) -> Any:
+        self._own("conn.tpc_prepare()")
+        return super()._tpc_prepare_gen()
+
+    def _tpc_finish_gen(self, action: Any, xid: Any) -> Any:
+        self._own(f"conn.tpc_{action.lower()}()")
+        return super()._tpc_finish_gen(action, xid)
+
+    def _own(self, verb: str) -> None:
+        self._check_connection_ok()
+        if self.block is not None:
+            self._refuse(verb)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ProgrammingError(
+            f"{what} is refused inside {self.block}: leaving the block commits, and an error rolls it back."
+            " Use conn.transaction() for a part that is undone alone"
+        )
+
+
+class LentConnection(Lent, Connection[Any]):
+    def close(self) -> None:
+        if not self.left:
+            self._own("conn.close()")
+            super().close()
+
+
+class LentAsyncConnection(Lent, AsyncConnection[Any]):
+    async def close(self) -> None:
+        if not self.left:
+            self._own("conn.close()")
+            await super().close()
+
+
+def lend(conn: Any, block: str | None = None) -> Any:
+    """A connection for a job over this one of ours, until its `leave`. The block, where it is in a fenced one, is
+    named as the job wrote it."""
+    is_async = isinstance(conn, AsyncConnection)
+    lent = (LentAsyncConnection if is_async else LentConnection)(conn.pgconn)
+    lent.cursor_factory = AsyncCursor if is_async else Cursor
+    lent.server_cursor_factory = AsyncServerCursor if is_async else ServerCursor
+    lent.block = block
+    lent._autocommit = block is None
+    # Shared: one talks at a time, and the server knows each prepared statement by one name.
+    lent.lock, lent._prepared = conn.lock, conn._prepared
+    # It is not the job's to close, so psycopg must not warn that nobody did.
+    lent._pool = None
+    return lent
