@@ -6,45 +6,22 @@ sets on it reaches the pool. Every text that psycopg sends passes one of two met
 savepoints, two-phase verbs). The raw `pgconn` is not watched: see Transaction for what happens then.
 """
 
-import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor, Connection, Cursor, ServerCursor
+from psycopg import AsyncConnection, Connection
+from psycopg._cursor_base import BaseCursor
 from psycopg.errors import ProgrammingError
 from psycopg.pq import Format, TransactionStatus
 from psycopg.sql import Composable
 
 from cronlease.statements import transaction_control
 
-# To the type checker the mixins are Any: what they build on are psycopg's base classes, whose methods are generators
-# that serve both sync and async.
+# To the type checker the mixin is Any: what it builds on is psycopg's base class, whose methods are generators that
+# serve both sync and async.
 if TYPE_CHECKING:
     _Base = Any
 else:
     _Base = object
-
-
-class LentCursor(_Base):  # type: ignore[misc]
-    """Mixed into every cursor class of a lent connection."""
-
-    __slots__ = ()
-
-    def _start_query(self, query: Any = None) -> Any:
-        self._conn.at_cursor = True
-        try:
-            yield from super()._start_query(query)
-        finally:
-            self._conn.at_cursor = False
-
-    def _convert_query(self, query: Any, params: Any = None) -> Any:
-        converted = super()._convert_query(query, params)
-        self._conn.inspect(converted.query)
-        return converted
-
-
-@functools.cache
-def _lent(factory: Any) -> Any:
-    return factory if issubclass(factory, LentCursor) else type(factory.__name__, (LentCursor, factory), {})
 
 
 class Lent(_Base):  # type: ignore[misc]
@@ -52,8 +29,6 @@ class Lent(_Base):  # type: ignore[misc]
 
     block: str | None = None
     left = False
-    # Set while one of our own cursors starts a query: a cursor of another class would pass `inspect` by.
-    at_cursor = False
 
     def leave(self) -> None:
         """From here on the connection is not the job's any more."""
@@ -68,28 +43,8 @@ class Lent(_Base):  # type: ignore[misc]
         if statement is not None:
             self._refuse(f"`{statement}`")
 
-    @property
-    def cursor_factory(self) -> Any:
-        return self._cursor_factory
-
-    @cursor_factory.setter
-    def cursor_factory(self, factory: Any) -> None:
-        self._cursor_factory = _lent(factory)
-
-    @property
-    def server_cursor_factory(self) -> Any:
-        return self._server_cursor_factory
-
-    @server_cursor_factory.setter
-    def server_cursor_factory(self, factory: Any) -> None:
-        self._server_cursor_factory = _lent(factory)
-
     def _start_query(self) -> Any:
         self._check_connection_ok()
-        if self.block is not None and not self.at_cursor:
-            raise ProgrammingError(
-                f"inside {self.block} cursors are made by conn.cursor(): set conn.cursor_factory for another class"
-            )
         return super()._start_query()
 
     def _check_connection_ok(self) -> None:
@@ -163,10 +118,7 @@ class LentAsyncConnection(Lent, AsyncConnection[Any]):
 def lend(conn: Any, block: str | None = None) -> Any:
     """A connection for a job over this one of ours, until its `leave`. The block, where it is in a fenced one, is
     named as the job wrote it."""
-    is_async = isinstance(conn, AsyncConnection)
-    lent = (LentAsyncConnection if is_async else LentConnection)(conn.pgconn)
-    lent.cursor_factory = AsyncCursor if is_async else Cursor
-    lent.server_cursor_factory = AsyncServerCursor if is_async else ServerCursor
+    lent = (LentAsyncConnection if isinstance(conn, AsyncConnection) else LentConnection)(conn.pgconn)
     lent.block = block
     lent._autocommit = block is None
     # Shared: one talks at a time, and the server knows each prepared statement by one name.
@@ -174,3 +126,18 @@ def lend(conn: Any, block: str | None = None) -> Any:
     # It is not the job's to close, so psycopg must not warn that nobody did.
     lent._pool = None
     return lent
+
+
+_convert_query = BaseCursor._convert_query
+
+
+def _inspected(self: Any, query: Any, params: Any = None) -> Any:
+    converted = _convert_query(self, query, params)
+    if isinstance(self._conn, Lent):
+        self._conn.inspect(converted.query)
+    return converted
+
+
+# In the base class, because a cursor may be of any class and made by anybody: psycopg itself reads the types of the
+# database with `Cursor(conn)`, and so may a job.
+BaseCursor._convert_query = _inspected  # type: ignore[method-assign]

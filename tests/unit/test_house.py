@@ -11,7 +11,7 @@ PACKAGE = FUNCTIONS / "cronlease"
 # Each module may import only from floors below its own.
 FLOORS = [
     {"__main__"},
-    {"cli", "testing"},
+    {"cli", "sqlalchemy", "testing"},
     {"declare", "loop"},
     {"handler"},
     {"auth"},
@@ -64,7 +64,9 @@ def test_only_the_command_line_knows_the_verbs_and_they_do_not_know_it() -> None
 def test_only_the_way_to_the_database_knows_psycopg() -> None:
     for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("verbs/*.py")]:
         knows = any(name.split(".")[0] == "psycopg" for name in imports_of(path))
-        assert knows == (path.stem in ("conninfo", "database", "guard", "sqlstate", "swift", "testing")), path.name
+        assert knows == (
+            path.stem in ("conninfo", "database", "guard", "sqlalchemy", "sqlstate", "swift", "testing")
+        ), path.name
 
 
 def test_the_mechanism_and_the_job_know_nothing_of_each_other() -> None:
@@ -98,6 +100,7 @@ def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
         "rich",
         "freezegun",
         "opentelemetry",
+        "sqlalchemy",
         "urllib.request",
     }
     assert "cronlease.handler" in loaded

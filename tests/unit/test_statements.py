@@ -151,7 +151,23 @@ def test_a_statement_is_found_behind_anything_and_not_in_it(before: list[str], b
 
 @pytest.mark.parametrize(
     "piece",
-    ["'", '"', "/*", "*/", "--", "$a$", "e'\\", "'a'\n", "'a' ", "begin atomic ", "select 1;", "$a", "\\", "-- \n'", "("],
+    [
+        "'",
+        '"',
+        "/*",
+        "*/",
+        "--",
+        "$a$",
+        "e'\\",
+        "'a'\n",
+        "'a' ",
+        "begin atomic ",
+        "select 1;",
+        "$a",
+        "\\",
+        "-- \n'",
+        "(",
+    ],
 )
 def test_the_time_is_linear_in_the_length(piece: str) -> None:
     def seconds(length: int) -> float:
