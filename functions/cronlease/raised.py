@@ -17,7 +17,11 @@ def text_of(error: BaseException) -> str:
 def contained(error: BaseException) -> BaseException:
     """The error, or in its place one that the event loop does not end the process for."""
     if isinstance(error, SystemExit):
-        return RuntimeError("the job called sys.exit(): it shares its process with others, so let it return or raise")
-    if isinstance(error, KeyboardInterrupt | StopIteration):
-        return RuntimeError(f"the job raised {type(error).__name__}")
-    return error
+        said = "the job called sys.exit(): it shares its process with others, so let it return or raise"
+    elif isinstance(error, KeyboardInterrupt | StopIteration):
+        said = f"the job raised {type(error).__name__}"
+    else:
+        return error
+    instead = RuntimeError(said)
+    instead.__cause__ = error
+    return instead
