@@ -17,8 +17,10 @@ class Blocks:
         self.unfenced = False
         # A block was left outside the transaction that it opened.
         self.broken = False
-        # Transactions that were opened and not committed by us.
+        # Transactions that were opened and are not known to be committed by us.
         self.unsettled: set[str] = set()
+        # The answer to a commit of ours was lost.
+        self.unconfirmed = False
 
     def patience(self, limits: Limits) -> float | None:
         """How many seconds the job may wait for a connection: without an end only where it holds none. Short enough
@@ -29,11 +31,10 @@ class Blocks:
 
     async def stands(self, database: Database) -> str:
         """What of a run that lost its lease stands, as the rest of a sentence. May raise as a query does."""
-        if not self.broken and self.unsettled:
-            self.broken = await database.ask_at_the_end(any_committed(self.unsettled))
-        if self.broken:
+        committed = bool(self.unsettled) and await database.ask_at_the_end(any_committed(self.unsettled))
+        if self.broken or (committed and not self.unconfirmed):
             return "what the job committed by itself, outside of its blocks, stands"
-        if self.pieces:
+        if self.pieces or committed:
             return "what it committed in run.transaction() before stands, nothing after that was written"
         if self.unfenced:
             return "nothing was written in its fenced blocks, and the run that took over is untouched"

@@ -1,24 +1,22 @@
 """The way to the wall: connections, and the pool of them.
 
-With conninfo.py, sqlstate.py and swift.py the only importer of psycopg beside the emulator. A query of wall.py is
-sent with `ask` on an async connection and with `ask_plain` on a plain one.
+A query of wall.py is sent with `ask` on an async connection and with `ask_plain` on a plain one. Which other modules
+may import psycopg is listed in tests/unit/test_house.py.
 """
 
 import asyncio
 import functools
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.pq import TransactionStatus
 
 from cronlease.conninfo import connect_plain, conninfo_of
-from cronlease.logs import log
 from cronlease.pool import Pool
 from cronlease.sqlstate import meaning, sentence
 from cronlease.swift import SwiftConnection
@@ -27,8 +25,6 @@ from cronlease.wall import Query
 
 T = TypeVar("T")
 
-# The first key of a schedule's advisory lock; the second is its row's id. acquire_refresh_lock takes the same.
-ACTION_LOCKS = 1
 POOL_SIZE = 8
 # Of the pool: jobs never get the last two, hits never the last one, so the end of a run always finds a connection.
 _KEPT_FROM_JOBS = 2
@@ -92,62 +88,6 @@ def send_plain(conn: Connection[Any], text: str) -> None:
         conn.execute(text)
     except psycopg.Error as error:
         raise meaning(error, lost=conn.closed) from error
-
-
-@overload
-def try_acquire_action_lock(conn: Connection[Any] | None, action_id: int) -> bool: ...
-
-
-@overload
-def try_acquire_action_lock(conn: AsyncConnection[Any], action_id: int) -> Awaitable[bool]: ...
-
-
-def try_acquire_action_lock(
-    conn: AsyncConnection[Any] | Connection[Any] | None, action_id: int
-) -> bool | Awaitable[bool]:
-    """Whether the schedule with this id is ours alone until the caller's open transaction ends: the same lock that
-    a claim takes, so write in this transaction what it protects. Never waits, and fails closed: an error, or a
-    connection in no transaction, where the lock would be gone before the answer is here, is a no. Without a
-    connection there is a single instance, and yes. To be awaited on an async connection."""
-    if conn is None:
-        return True
-    if isinstance(conn, AsyncConnection):
-        return _try_lock(conn, action_id)
-    try:
-        return _opens_transaction(conn) and ask_plain(conn, _action_lock(action_id))
-    except Exception as error:
-        return _no_lock(error)
-
-
-async def _try_lock(conn: AsyncConnection[Any], action_id: int) -> bool:
-    try:
-        return _opens_transaction(conn) and await ask(conn, _action_lock(action_id))
-    except Exception as error:
-        return _no_lock(error)
-
-
-def _action_lock(action_id: int) -> Query[bool]:
-    params = {"namespace": ACTION_LOCKS, "id": action_id}
-    return Query(
-        "select pg_catalog.pg_try_advisory_xact_lock(%(namespace)s::integer, %(id)s::integer)",
-        params,
-        lambda row: row[0] is True,
-    )
-
-
-def _opens_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
-    """Whether what is sent next runs in a transaction that goes on: the driver begins one where it does not commit
-    by itself."""
-    return in_transaction(conn) or not conn.autocommit
-
-
-def _no_lock(error: Exception) -> bool:
-    log(logging.ERROR, f"The action's lock could not be asked for: {error}", action="action_lock_failed")
-    return False
-
-
-def in_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
-    return conn.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:

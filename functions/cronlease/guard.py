@@ -58,6 +58,7 @@ class Lent(_Base):  # type: ignore[misc]
             )
 
     def _exec_command(self, command: Any, result_format: Format = Format.TEXT) -> Any:
+        self._check_connection_ok()
         if isinstance(command, Composable):
             command = command.as_bytes(self)
         elif isinstance(command, str):
@@ -103,14 +104,14 @@ class Lent(_Base):  # type: ignore[misc]
 
 class LentConnection(Lent, Connection[Any]):
     def close(self) -> None:
-        if not self.left:
+        if not self.left and not self.closed:
             self._own("conn.close()")
             super().close()
 
 
 class LentAsyncConnection(Lent, AsyncConnection[Any]):
     async def close(self) -> None:
-        if not self.left:
+        if not self.left and not self.closed:
             self._own("conn.close()")
             await super().close()
 

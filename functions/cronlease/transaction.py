@@ -59,10 +59,8 @@ class Transaction:
                 with self._span():
                     with self._inside():
                         answer = self._held(await ask(self._conn, last))
-                    try:
+                    with self._confirmed():
                         await send(self._conn, "commit")
-                    except ConnectionLost as lost:
-                        raise CommitUnknown(str(lost)) from lost
                 self._committed(answer)
         finally:
             self._lease.resume()
@@ -86,10 +84,8 @@ class Transaction:
                 with self._span():
                     with self._inside():
                         answer = self._held(ask_plain(self._conn, last))
-                    try:
+                    with self._confirmed():
                         send_plain(self._conn, "commit")
-                    except ConnectionLost as lost:
-                        raise CommitUnknown(str(lost)) from lost
                 self._committed(answer)
         finally:
             self._lease.resume()
@@ -153,6 +149,14 @@ class Transaction:
             yield
         except LeaseLost as lost:
             raise self._left_outside() from lost
+
+    @contextmanager
+    def _confirmed(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionLost as lost:
+            self._blocks.unconfirmed = True
+            raise CommitUnknown(str(lost)) from lost
 
     def _held(self, answer: Any) -> Any:
         """The answer of a finish or of a renewal that was granted."""

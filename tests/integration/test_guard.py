@@ -17,6 +17,7 @@ from cronlease.outcome import FailReason, Outcome, Status
 from cronlease.run import run_once
 from cronlease.settings import load
 from tests.integration.conftest import Room
+from tests.proxy import proxied
 
 
 @pytest.fixture(autouse=True)
@@ -222,6 +223,8 @@ def test_a_block_left_outside_its_transaction_fails_the_run(
 def test_a_connection_says_at_once_that_its_transaction_is_over(room: Room) -> None:
     def does(conn: Any) -> None:
         conn.pgconn.exec_(b"commit")
+        with pytest.raises(psycopg.ProgrammingError, match="was ended by something else"), conn.transaction():
+            pass
         conn.execute("insert into effect values (1)")
 
     outcome = plain(room, does)
@@ -270,6 +273,21 @@ def test_a_lost_lease_says_that_earlier_pieces_stand(room: Room) -> None:
     assert effects(room) == [1]
 
 
+def test_a_piece_whose_commit_is_not_confirmed_is_not_said_to_be_undone(room: Room) -> None:
+    room.query("select ensure_schedule('tick')")
+    with proxied(room.dsn) as proxy:
+
+        def job(run: Run) -> None:
+            with run.transaction() as conn:
+                conn.execute("insert into effect values (1)")
+                proxy.lose(b"commit", "reply")
+
+        outcome = Room(proxy.dsn).enter(job)
+    assert outcome.failed is FailReason.FAILED
+    assert "that piece may stand or not" in str(outcome.error)
+    assert effects(room) == [1]
+
+
 def test_a_lost_lease_does_not_answer_for_writes_that_were_not_fenced(room: Room) -> None:
     async def job(run: Run) -> None:
         async with run.connection() as conn:
@@ -290,6 +308,8 @@ def test_a_plain_job_has_a_connection_too(room: Room) -> None:
             assert effects(room) == [1]
             with run.commit() as fenced:
                 fenced.execute("insert into effect values (2)")
+            conn.close()
+            conn.close()
 
     assert room.enter(job).status is Status.SUCCESS
     assert effects(room) == [1, 2]
