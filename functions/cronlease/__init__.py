@@ -10,8 +10,11 @@ Three doors, one room, and the lock is in the wall:
     cascade                                      what a run starts cannot trigger again
     checkin, telemetry                           what a monitor and OpenTelemetry are told
     lifecycle                                    how the process ends: drain, interrupt, close, and only then exit
-    schedule                                     what people and jobs do to schedules
+    schedule, action_lock                        what people and jobs do to schedules
     skip                                         the answer to a hit that does not run
+    guard, statements, blocks, lending           the connections that a job gets, and what it cannot do with them
+    raised                                       what a job raised, made harmless
+    sqlalchemy                                   a session in a fenced block; only jobs import it
     cadence, outcome, settings, trouble, logs    leaves that everything may use
     migrate, cli, verbs/, emulator/              never imported by a deployed function that finds its schema
 """

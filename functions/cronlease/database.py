@@ -1,36 +1,34 @@
 """The way to the wall: connections, and the pool of them.
 
-With conninfo.py, sqlstate.py and swift.py the only importer of psycopg beside the emulator. A query of wall.py is
-sent with `ask` on an async connection and with `ask_plain` on a plain one.
+A query of wall.py is sent with `ask` on an async connection and with `ask_plain` on a plain one. Which other modules
+may import psycopg is listed in tests/unit/test_house.py.
 """
 
 import asyncio
 import functools
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.pq import TransactionStatus
 
 from cronlease.conninfo import connect_plain, conninfo_of
-from cronlease.logs import log
 from cronlease.pool import Pool
 from cronlease.sqlstate import meaning, sentence
 from cronlease.swift import SwiftConnection
-from cronlease.trouble import ConnectionLost, Unreachable
+from cronlease.trouble import ConnectionLost, NoneFree, Unreachable
 from cronlease.wall import Query
 
 T = TypeVar("T")
 
-# The first key of a schedule's advisory lock; the second is its row's id. acquire_refresh_lock takes the same.
-ACTION_LOCKS = 1
 POOL_SIZE = 8
-_KEPT_BACK = 2
+# Of the pool: jobs never get the last two, hits never the last one, so the end of a run always finds a connection.
+_KEPT_FROM_JOBS = 2
+_KEPT_FOR_ENDS = 1
 _PREPARE_AFTER = 2
 
 
@@ -92,60 +90,9 @@ def send_plain(conn: Connection[Any], text: str) -> None:
         raise meaning(error, lost=conn.closed) from error
 
 
-@overload
-def try_acquire_action_lock(conn: Connection[Any] | None, action_id: int) -> bool: ...
-
-
-@overload
-def try_acquire_action_lock(conn: AsyncConnection[Any], action_id: int) -> Awaitable[bool]: ...
-
-
-def try_acquire_action_lock(
-    conn: AsyncConnection[Any] | Connection[Any] | None, action_id: int
-) -> bool | Awaitable[bool]:
-    """Whether the schedule with this id is ours alone until the caller's open transaction ends: the same lock that
-    a claim takes, so write in this transaction what it protects. Never waits, and fails closed: an error, or a
-    connection in no transaction, where the lock would be gone before the answer is here, is a no. Without a
-    connection there is a single instance, and yes. To be awaited on an async connection."""
-    if conn is None:
-        return True
-    if isinstance(conn, AsyncConnection):
-        return _try_lock(conn, action_id)
-    try:
-        return _opens_transaction(conn) and ask_plain(conn, _action_lock(action_id))
-    except Exception as error:
-        return _no_lock(error)
-
-
-async def _try_lock(conn: AsyncConnection[Any], action_id: int) -> bool:
-    try:
-        return _opens_transaction(conn) and await ask(conn, _action_lock(action_id))
-    except Exception as error:
-        return _no_lock(error)
-
-
-def _action_lock(action_id: int) -> Query[bool]:
-    params = {"namespace": ACTION_LOCKS, "id": action_id}
-    return Query(
-        "select pg_catalog.pg_try_advisory_xact_lock(%(namespace)s::integer, %(id)s::integer)",
-        params,
-        lambda row: row[0] is True,
-    )
-
-
-def _opens_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
-    """Whether what is sent next runs in a transaction that goes on: the driver begins one where it does not commit
-    by itself."""
-    return in_transaction(conn) or not conn.autocommit
-
-
-def _no_lock(error: Exception) -> bool:
-    log(logging.ERROR, f"The action's lock could not be asked for: {error}", action="action_lock_failed")
-    return False
-
-
-def in_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
-    return conn.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
+    """Whether the connection is open and in no transaction."""
+    return conn.info.transaction_status == TransactionStatus.IDLE
 
 
 def cut(conn: AsyncConnection[Any] | Connection[Any]) -> None:
@@ -163,23 +110,39 @@ class Database:
         self.url = url
         self._prepare_after = None if pooler == "transaction" else _PREPARE_AFTER
         self._pooler_unknown = pooler == "auto"
-        self._lendable = asyncio.Semaphore(max(1, size - _KEPT_BACK))
+        self._lendable = max(1, size - _KEPT_FROM_JOBS)
+        self._for_jobs = asyncio.Semaphore(self._lendable)
+        self._for_all_but_ends = asyncio.Semaphore(max(1, size - _KEPT_FOR_ENDS))
         self._pool: Pool[PooledConnection] = Pool(self._open, _close, _is_reusable, size)
 
     @asynccontextmanager
     async def connection(self, *, fresh: bool = False) -> AsyncIterator[PooledConnection]:
         """A connection in autocommit mode, ours until the block ends; left in a transaction, it is thrown away."""
-        conn = await self._pool.take(fresh=fresh)
-        try:
+        async with self._for_all_but_ends, self._taken(fresh=fresh) as conn:
             yield conn
-        finally:
-            await self._pool.give(conn)
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[PooledConnection]:
-        """The same for a job, which never gets the last ones: hits and the ends of runs need them."""
-        async with self._lendable, self.connection() as conn:
+    async def lent(self, seconds: float | None = None) -> AsyncIterator[PooledConnection]:
+        """The same for a job. Raises NoneFree where that takes longer than so many seconds."""
+        async with self._lending(seconds), self.connection() as conn:
             yield conn
+
+    @asynccontextmanager
+    async def fenced(
+        self, opening: str, first: Query[T], seconds: float | None = None
+    ) -> AsyncIterator[tuple[PooledConnection, T]]:
+        """A connection for a job, in a transaction in which `first` was answered so; what is not committed when the
+        block ends is rolled back. Raises NoneFree as `lent` does."""
+        async with self._lending(seconds), self._for_all_but_ends:
+            try:
+                conn, answer = await self._begin(opening, first, fresh=False)
+            except ConnectionLost:
+                await self._pool.drain()
+                conn, answer = await self._begin(opening, first, fresh=True)
+            try:
+                yield conn, answer
+            finally:
+                await self._end(conn)
 
     async def ask(self, query: Query[T]) -> T:
         """One round trip, tried once more on a new connection when one is lost: our functions allow that."""
@@ -187,46 +150,71 @@ class Database:
             async with self.connection() as conn:
                 return await ask(conn, query)
         except ConnectionLost:
+            await self._pool.drain()
+            async with self.connection(fresh=True) as conn:
+                return await ask(conn, query)
+
+    async def ask_at_the_end(self, query: Query[T]) -> T:
+        """The same for the end of a run, which waits for neither jobs nor hits."""
+        try:
+            async with self._taken(fresh=False) as conn:
+                return await ask(conn, query)
+        except ConnectionLost:
             return await self.ask_fresh(query)
 
     async def ask_idle(self, query: Query[T], seconds: float) -> T | None:
         """The short way, for hits: on an idle connection; None where that does not settle it. Raises TimeoutError."""
-        if self._prepare_after is None:
+        if self._prepare_after is None or self._for_all_but_ends.locked():
             return None
-        conn = await self._pool.take_idle()
-        if conn is None:
-            return None
+        # Not locked, so this does not wait.
+        async with self._for_all_but_ends:
+            conn = await self._pool.take_idle()
+            if conn is None:
+                return None
+            try:
+                return await conn.ask_swiftly(query, seconds)
+            finally:
+                await self._pool.give(conn)
+
+    async def ask_fresh(self, query: Query[T]) -> T:
+        """For the end of a run, on a connection opened for it; the idle ones are given up, they would fail too."""
+        await self._pool.drain()
+        async with self._taken(fresh=True) as conn:
+            return await ask(conn, query)
+
+    @asynccontextmanager
+    async def _taken(self, *, fresh: bool) -> AsyncIterator[PooledConnection]:
+        conn = await self._pool.take(fresh=fresh)
         try:
-            return await conn.ask_swiftly(query, seconds)
+            yield conn
         finally:
             await self._pool.give(conn)
 
-    async def ask_fresh(self, query: Query[T]) -> T:
-        """The same on a connection opened for it; the idle ones are given up, they would fail too."""
-        await self._pool.drain()
-        async with self.connection(fresh=True) as conn:
-            return await ask(conn, query)
-
-    async def begin(self, opening: str, first: Query[Any]) -> PooledConnection:
-        """A connection in a transaction in which `first` was answered; give it back with `end`."""
+    @asynccontextmanager
+    async def _lending(self, seconds: float | None) -> AsyncIterator[None]:
         try:
-            return await self._begin(opening, first, fresh=False)
-        except ConnectionLost:
-            await self._pool.drain()
-            return await self._begin(opening, first, fresh=True)
+            async with asyncio.timeout(seconds):
+                await self._for_jobs.acquire()
+        except TimeoutError:
+            raise NoneFree(
+                f"all {self._lendable} connections that jobs may have at the same time are in use, and none came free"
+                f" within {seconds:g} s while this job held one: leave its block before entering the next"
+            ) from None
+        try:
+            yield
+        finally:
+            self._for_jobs.release()
 
-    async def _begin(self, opening: str, first: Query[Any], *, fresh: bool) -> PooledConnection:
+    async def _begin(self, opening: str, first: Query[T], *, fresh: bool) -> tuple[PooledConnection, T]:
         conn = await self._pool.take(fresh=fresh)
         try:
             await send(conn, opening)
-            await ask(conn, first)
+            return conn, await ask(conn, first)
         except BaseException:
-            await self.end(conn)
+            await self._end(conn)
             raise
-        return conn
 
-    async def end(self, conn: PooledConnection) -> None:
-        """Takes the connection back; a transaction still open is rolled back first."""
+    async def _end(self, conn: PooledConnection) -> None:
         if not conn.closed:
             with suppress(psycopg.Error):
                 await conn.rollback()

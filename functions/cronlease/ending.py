@@ -14,6 +14,7 @@ from cronlease.database import Database
 from cronlease.lease import Lease
 from cronlease.logs import log, storable
 from cronlease.outcome import FailReason, Outcome, Status
+from cronlease.raised import text_of
 from cronlease.trouble import (
     CommitUnknown,
     ConnectionLost,
@@ -58,7 +59,7 @@ class Ending:
             if error is not None:
                 log(
                     logging.ERROR,
-                    f"The job failed after its run was committed: {_text(error)}",
+                    f"The job failed after its run was committed: {text_of(error)}",
                     action="job_failed_late",
                     cause=error,
                     **self._who,
@@ -80,17 +81,17 @@ class Ending:
         cancelled = isinstance(error, asyncio.CancelledError)
         overdue = isinstance(error, TimeIsUp) or (cancelled and self._lease.overdue)
         if isinstance(error, LeaseLost) or (cancelled and self._lease.lost and not overdue):
-            return self._lost()
+            return await self._lost()
         if overdue:
             limit = self._lease.limits.max_run.total_seconds()
             return await self._badly(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
-        return await self._badly(FailReason.FAILED, _text(error), error)
+        return await self._badly(FailReason.FAILED, text_of(error), error)
 
     async def _well(self) -> Outcome:
         try:
             return self._success(await self._write(self._run.success()))
         except LeaseLost:
-            return self._lost()
+            return await self._lost()
         except (ConnectionLost, Unreachable, TimeoutError) as trouble:
             return await self._unknown(CommitUnknown(str(trouble) or "no answer"))
         except Exception as trouble:
@@ -101,13 +102,16 @@ class Ending:
         try:
             finish = await self._write(self._run.failure(f"the commit was not confirmed: {error}"))
         except LeaseLost:
-            return self._lost()
+            return await self._lost()
         except (DatabaseTrouble, TimeoutError) as trouble:
             text = f"the commit was sent, its answer was lost, and asking again failed: {trouble}"
             return self._not_ok(FailReason.COMMIT_UNKNOWN, None, text, error)
         if finish.status in (Status.SUCCESS, Status.PARTIAL):
             return self._success(finish)
-        return self._not_ok(FailReason.FAILED, finish, f"the commit did not happen: {error}", error)
+        what = "the commit did not happen"
+        if not self._run.entered_commit:
+            what = "the commit of run.transaction() was not confirmed, so that piece may stand or not"
+        return self._not_ok(FailReason.FAILED, finish, f"{what}: {error}", error)
 
     async def _badly(self, reason: FailReason, text: str, error: BaseException | None) -> Outcome:
         finish = None
@@ -115,7 +119,7 @@ class Ending:
             interrupted = reason is FailReason.INTERRUPTED
             finish = await self._write(self._run.interruption(text) if interrupted else self._run.failure(text))
         except LeaseLost:
-            return self._lost()
+            return await self._lost()
         except Exception as trouble:
             # Whatever it is: the lease must not be kept by a run that is over.
             await self._release(trouble)
@@ -144,9 +148,9 @@ class Ending:
         limit = self._lease.limits.acquire
         with telemetry.span("finish"):
             try:
-                return await within(limit, self._database.ask(query))
+                return await within(limit, self._database.ask_at_the_end(query))
             except Contended:
-                return await within(limit, self._database.ask(query))
+                return await within(limit, self._database.ask_at_the_end(query))
 
     def _success(self, finish: Finish) -> Outcome:
         run = self._run
@@ -172,9 +176,12 @@ class Ending:
             hint=run.hint and storable(run.hint),
         )
 
-    def _lost(self) -> Outcome:
-        text = "this run lost its lease: nothing of it was written, and the run that took over is untouched"
-        return self._not_ok(FailReason.LEASE_LOST, None, text, None)
+    async def _lost(self) -> Outcome:
+        try:
+            stands = await within(self._lease.limits.acquire, self._run.blocks.stands(self._database))
+        except (DatabaseTrouble, TimeoutError):
+            stands = "what of it was written could not be asked, the database does not answer"
+        return self._not_ok(FailReason.LEASE_LOST, None, f"this run lost its lease: {stands}", None)
 
     def _not_ok(self, reason: FailReason, finish: Finish | None, text: str, error: BaseException | None) -> Outcome:
         run = self._run
@@ -199,13 +206,3 @@ class Ending:
     @property
     def _duration_ms(self) -> int:
         return round((time.monotonic() - self._asked_at) * 1000)
-
-
-def _text(error: BaseException) -> str:
-    """What the job's error says; an error that cannot even say that must not keep the run from ending."""
-    name = type(error).__name__
-    try:
-        said = str(error)
-    except Exception:
-        said = "it has no readable text"
-    return storable(f"{name}: {said}" if said else name)

@@ -118,11 +118,11 @@ class Heartbeat:
         # A daemon: a renewal that hangs on a dead network must not keep the process from ending.
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat {lease.request_id}", daemon=True)
 
-    def __enter__(self) -> "Heartbeat":
+    def start(self) -> None:
+        """Raises RuntimeError where no thread is to be had."""
         self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         self._stop.set()
 
     def _beat(self) -> None:

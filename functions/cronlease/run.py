@@ -7,19 +7,20 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from cronlease import cascade, telemetry
+from cronlease.blocks import Blocks
 from cronlease.cadence import Every
 from cronlease.claim import claim
 from cronlease.database import Database
 from cronlease.ending import Ending
 from cronlease.job import Hit, Job
 from cronlease.lease import Lease
+from cronlease.lending import Lending
 from cronlease.logs import storable
 from cronlease.outcome import Counts, Outcome, Status
 from cronlease.settings import Settings
@@ -61,6 +62,7 @@ class Run:
         self._failures = claimed.failures or 0
         self.left_out: str | None = None
         self._place = telemetry.here()
+        self.blocks = Blocks()
         self._block: Transaction | None = None
 
     def commit(self) -> Transaction:
@@ -69,12 +71,12 @@ class Run:
         if self.entered_commit:
             raise RuntimeError("run.commit() is entered at most once: use run.transaction() for earlier pieces")
         self.entered_commit = True
-        self._block = Transaction(self._database, self._lease, self.success, self._finished)
+        self._block = Transaction(self._database, self._lease, self.blocks, self.success, self._finished)
         return self._block
 
     def transaction(self) -> Transaction:
         """A fenced transaction for a piece of the work; leaving it commits the piece and renews the lease."""
-        self._block = Transaction(self._database, self._lease)
+        self._block = Transaction(self._database, self._lease, self.blocks)
         return self._block
 
     def cut(self) -> None:
@@ -82,10 +84,11 @@ class Run:
         if self._block is not None:
             self._block.cut()
 
-    def connection(self) -> AbstractAsyncContextManager[Any]:
-        """A pooled connection in autocommit mode, not fenced: for reading and for staging only. An instance lends six
-        at once; who asks for more waits."""
-        return self._database.lent()
+    def connection(self) -> Lending:
+        """A connection in autocommit mode, not fenced: for reading and for staging only. `async with` lends a pooled
+        one, of which an instance lends six at the same time, blocks included: whoever asks for more waits, though
+        not for long inside a block. `with`, in a plain job, opens one."""
+        return Lending(self._database, self._lease.limits, self.blocks)
 
     def check(self) -> None:
         """Raises LeaseLost or TimeIsUp when this run can no longer commit."""

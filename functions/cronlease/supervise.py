@@ -10,12 +10,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from cronlease.database import Database
 from cronlease.lease import Heartbeat, Lease
 from cronlease.lifecycle import process
 from cronlease.logs import log
+from cronlease.raised import contained, text_of
 
 _MOST_GRACE_SECONDS = 5.0
 # Where the process is ending: the end of the run has to be written, too, within what lifecycle leaves for it.
@@ -39,21 +41,32 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
 
     # An ordinary decorator around an async function gives a plain one: what counts is what it is made of.
     is_async = inspect.iscoroutinefunction(inspect.unwrap(job))
-    task = asyncio.ensure_future(job(run) if is_async else _in_thread(job, run))
+    heartbeat = Heartbeat(lease, database, nudge)
     try:
-        with Heartbeat(lease, database, nudge), process.interruptible(interrupt):
+        # Before the job: one that nobody supervises must not run.
+        heartbeat.start()
+        task = asyncio.ensure_future(_contained(job, run)) if is_async else _in_thread(job, run)
+    except RuntimeError as error:
+        heartbeat.stop()
+        return RuntimeError(f"the job was not started: {error}")
+    try:
+        with process.interruptible(interrupt):
             await _until_done(task, lease, nudged)
             if not task.done():
                 await _end(task, lease, cancel=is_async)
     except asyncio.CancelledError:
         task.cancel()
         raise
+    finally:
+        heartbeat.stop()
     if not task.done():
         # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting. Its open
         # transaction has the row, which is needed to write the end.
         task.add_done_callback(_say_late)
         lease.given_up = True
-        await asyncio.wait({_in_thread(lambda each: each.cut(), run)}, timeout=_CUT_SECONDS)
+        # Where no thread is to be had, the server ends that transaction in its own time.
+        with suppress(RuntimeError):
+            await asyncio.wait({_in_thread(lambda each: each.cut(), run)}, timeout=_CUT_SECONDS)
         return asyncio.CancelledError()
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
@@ -86,6 +99,14 @@ async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None
     await asyncio.wait({task}, timeout=grace)
 
 
+async def _contained(job: Callable[[Any], Any], run: Any) -> None:
+    """The job on the event loop, which sys.exit() and its like would end, and every other run with it."""
+    try:
+        await job(run)
+    except (SystemExit, KeyboardInterrupt) as raised:
+        raise contained(raised) from raised
+
+
 def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
     """A plain job in a thread of its own: a daemon, so that one that hangs cannot keep the process alive."""
     loop = asyncio.get_running_loop()
@@ -111,7 +132,7 @@ def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
                     "the job returned something to await instead of doing its work: declare it with async def"
                 )
         except BaseException as raised:
-            error = RuntimeError("the job raised StopIteration") if isinstance(raised, StopIteration) else raised
+            error = contained(raised)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, error)
 
@@ -121,4 +142,4 @@ def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
 
 def _say_late(task: asyncio.Future[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log(logging.WARNING, f"A job ended after its run was over: {error}", action="job_ended_late")
+        log(logging.WARNING, f"A job ended after its run was over: {text_of(error)}", action="job_ended_late")

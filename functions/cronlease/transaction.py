@@ -5,76 +5,87 @@ The same steps serve `async with` on the event loop and `with` in a plain job's 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from cronlease import telemetry
-from cronlease.database import Database, ask, ask_plain, cut, in_transaction, send, send_plain
+from cronlease.blocks import Blocks
+from cronlease.database import Database, ask, ask_plain, cut, is_idle, send, send_plain
+from cronlease.guard import lend
 from cronlease.lease import Lease
-from cronlease.trouble import CommitUnknown, ConnectionLost, LeaseLost
-from cronlease.wall import Finish, Query, assert_lease, renew_refresh_lock
+from cronlease.trouble import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
+from cronlease.wall import Finish, Query, assert_lease, only_in, renew_refresh_lock
 
 
 class Transaction:
-    """One fenced transaction. Leaving it well either finishes the run or renews its lease, then commits."""
+    """One fenced transaction. Leaving it well either finishes the run or renews its lease, then commits.
+
+    The last question shows its fence only in the transaction that locked the row, so a job that ended that one by
+    itself, on the raw `pgconn` for instance, fails here.
+    """
 
     def __init__(
         self,
         database: Database,
         lease: Lease,
+        blocks: Blocks,
         finish: Callable[[], Query[Finish]] | None = None,
         on_finished: Callable[[Finish], None] | None = None,
     ) -> None:
         self._database = database
         self._lease = lease
+        self._blocks = blocks
         self._finish = finish
         self._on_finished = on_finished
+        self._name = "run.transaction()" if finish is None else "run.commit()"
+        self._fenced: Any = None
         self._conn: Any = None
+        self._lent: Any = None
+        self._id = ""
         self._asked_at = 0.0
 
     async def __aenter__(self) -> Any:
-        self._conn = await self._database.begin(self._opening(), self._fence())
-        self._lease.rest()
-        return self._conn
+        patience = self._blocks.patience(self._lease.limits)
+        self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
+        return self._entered(*await self._fenced.__aenter__())
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._leave()
         try:
             if kind is None:
                 last = self._last_word()
                 with self._span():
-                    answer = await ask(self._conn, last)
-                    try:
+                    with self._inside():
+                        answer = self._held(await ask(self._conn, last))
+                    with self._confirmed():
                         await send(self._conn, "commit")
-                    except ConnectionLost as lost:
-                        raise CommitUnknown(str(lost)) from lost
                 self._committed(answer)
         finally:
             self._lease.resume()
-            conn, self._conn = self._conn, None
-            await self._database.end(conn)
+            self._conn = None
+            await self._fenced.__aexit__(None, None, None)
 
     def __enter__(self) -> Any:
-        self._conn = self._database.connect()
+        conn = self._database.connect()
         try:
-            send_plain(self._conn, self._opening())
-            ask_plain(self._conn, self._fence())
+            send_plain(conn, self._opening())
+            return self._entered(conn, ask_plain(conn, self._fence()))
         except BaseException:
-            self._conn.close()
+            conn.close()
             raise
-        self._lease.rest()
-        return self._conn
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._leave()
         try:
             if kind is None:
                 last = self._last_word()
                 with self._span():
-                    answer = ask_plain(self._conn, last)
-                    try:
+                    with self._inside():
+                        answer = self._held(ask_plain(self._conn, last))
+                    with self._confirmed():
                         send_plain(self._conn, "commit")
-                    except ConnectionLost as lost:
-                        raise CommitUnknown(str(lost)) from lost
                 self._committed(answer)
         finally:
             self._lease.resume()
@@ -101,27 +112,72 @@ class Transaction:
             f" set local statement_timeout = {_milliseconds(left)}"
         )
 
-    def _fence(self) -> Query[None]:
+    def _entered(self, conn: Any, transaction: str) -> Any:
+        self._conn, self._id = conn, transaction
+        self._blocks.held += 1
+        self._blocks.unsettled.add(transaction)
+        self._lease.rest()
+        self._lent = lend(conn, self._name)
+        return self._lent
+
+    def _leave(self) -> None:
+        self._blocks.held -= 1
+        self._blocks.broken |= is_idle(self._conn)
+        self._lent.leave()
+
+    def _fence(self) -> Query[str]:
         return assert_lease(self._lease.function, self._lease.request_id, self._lease.fence)
 
     def _last_word(self) -> Query[Any]:
         if self._lease.given_up:
             raise LeaseLost("the run was given up, and its end is written: this comes too late")
-        if not in_transaction(self._conn):
-            raise RuntimeError("the job ended the transaction itself: leave commit and rollback to the block")
+        if is_idle(self._conn):
+            raise self._left_outside()
         self._lease.committing = True
         self._asked_at = time.monotonic()
         if self._finish is not None:
-            return self._finish()
+            return only_in(self._id, self._finish())
         # The row is ours until the commit; from then on a fresh lease is.
         lease = self._lease
-        return renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
+        renewal = renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
+        return only_in(self._id, renewal)
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """While our transaction has the row locked nobody can take the lease: where it is lost, that one is over."""
+        try:
+            yield
+        except LeaseLost as lost:
+            raise self._left_outside() from lost
+
+    @contextmanager
+    def _confirmed(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionLost as lost:
+            self._blocks.unconfirmed = True
+            raise CommitUnknown(str(lost)) from lost
+
+    def _held(self, answer: Any) -> Any:
+        """The answer of a finish or of a renewal that was granted."""
+        if self._finish is None and answer != "renewed":
+            raise self._left_outside()
+        return answer
+
+    def _left_outside(self) -> LeftOutside:
+        self._blocks.broken = True
+        return LeftOutside(
+            f"{self._name} was left outside the transaction that it opened: what the job committed by itself stands,"
+            " everything else was rolled back. Leave commit and rollback to the block, also on the raw pgconn"
+        )
 
     def _span(self) -> telemetry.Span:
         return telemetry.span("finish" if self._finish is not None else "commit")
 
     def _committed(self, answer: Any) -> None:
+        self._blocks.unsettled.discard(self._id)
         if self._on_finished is None:
+            self._blocks.pieces += 1
             self._lease.renewed(self._asked_at)
         else:
             self._lease.close()

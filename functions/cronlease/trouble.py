@@ -12,6 +12,8 @@ DatabaseTrouble
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
  +-- LeaseLost          the lease is not, or no longer, this run's
  +-- CommitUnknown      the commit was sent and its answer never came
+ +-- NoneFree           all connections that jobs may have are in use, and this job holds one of them
+ +-- LeftOutside        a block was left outside the transaction that it opened
 TimeIsUp                the run is older than CRONLEASE_MAX_RUN allows
 """
 
@@ -50,6 +52,12 @@ class LeaseLost(DatabaseTrouble): ...
 
 
 class CommitUnknown(DatabaseTrouble): ...
+
+
+class NoneFree(DatabaseTrouble): ...
+
+
+class LeftOutside(DatabaseTrouble): ...
 
 
 class TimeIsUp(Exception): ...

@@ -127,17 +127,41 @@ def renew_refresh_lock(function_name: str, request_id: UUID, fence: int, lease: 
     """Answers renewed, busy or lost."""
     return Query(
         "select public.renew_refresh_lock(p_function_name => %(name)s, p_request_id => %(id)s,"
-        " p_fence => %(fence)s, p_lease => %(lease)s)",
-        {"name": function_name, "id": request_id, "fence": fence, "lease": lease},
+        " p_fence => %(p_fence)s, p_lease => %(lease)s)",
+        {"name": function_name, "id": request_id, "p_fence": fence, "lease": lease},
         lambda row: str(row[0]),
     )
 
 
-def assert_lease(function_name: str, request_id: UUID, fence: int) -> Query[None]:
+def assert_lease(function_name: str, request_id: UUID, fence: int) -> Query[str]:
+    """Answers the ID of the transaction that has locked the row, for only_in."""
     return Query(
-        "select public.assert_lease(p_function_name => %(name)s, p_request_id => %(id)s, p_fence => %(fence)s)",
+        "select public.assert_lease(p_function_name => %(name)s, p_request_id => %(id)s, p_fence => %(fence)s),"
+        " pg_catalog.pg_current_xact_id()::pg_catalog.text",
         {"name": function_name, "id": request_id, "fence": fence},
-        lambda _: None,
+        lambda row: str(row[1]),
+    )
+
+
+def only_in(transaction: str, query: Query[T]) -> Query[T]:
+    """The same query, which shows its fence only in the transaction of that ID: in any other one the row's lock is
+    gone, and without a fence the lease is not ours."""
+    shown = (
+        "case when pg_catalog.pg_current_xact_id_if_assigned() = %(p_transaction)s::pg_catalog.xid8"
+        " then %(p_fence)s::pg_catalog.int8 end"
+    )
+    assert "%(p_fence)s" in query.text, "the query has a fence to show"
+    text = query.text.replace("%(p_fence)s", f"({shown})")
+    return query._replace(text=text, params={**query.params, "p_transaction": transaction})
+
+
+def any_committed(transactions: Collection[str]) -> Query[bool]:
+    """Whether one of the transactions with these IDs was committed."""
+    return Query(
+        "select coalesce(pg_catalog.bool_or(pg_catalog.pg_xact_status(id) = 'committed'), false)"
+        " from pg_catalog.unnest(%(ids)s::pg_catalog.xid8[]) id",
+        {"ids": "{" + ",".join(transactions) + "}"},
+        lambda row: bool(row[0]),
     )
 
 

@@ -45,6 +45,7 @@ SIZES = {
     "P17": Size(50, 200, 7000),  # examples of the state machine, up to 20 steps each
     "P23": Size(1000, 1000, 20_000),  # requests of strangers, for each way to check callers
     "P26": Size(1000, 2000, 200_000),  # fuzzed cadences
+    "P29 texts": Size(1000, 1000, 300_000),  # texts that both lexers read
     "soak": Size(8, 30, 1800),  # seconds
 }
 

@@ -175,16 +175,6 @@ def test_fenced_blocks_do_not_nest_and_say_so_at_once(room: Room) -> None:
     assert "do not nest" in outcome.error
 
 
-def test_a_job_that_ends_the_transaction_itself_fails_with_a_sentence(room: Room) -> None:
-    async def job(run: Run) -> None:
-        async with run.commit() as conn:
-            await conn.commit()
-
-    outcome = room.enter(job)
-    assert outcome.error is not None
-    assert "leave commit and rollback to the block" in outcome.error
-
-
 def test_each_piece_of_a_long_job_is_committed_and_renews_the_lease(room: Room) -> None:
     room.query("create table effect (n int)")
     leases: list[Any] = []

@@ -11,20 +11,22 @@ PACKAGE = FUNCTIONS / "cronlease"
 # Each module may import only from floors below its own.
 FLOORS = [
     {"__main__"},
-    {"cli", "testing"},
+    {"cli", "sqlalchemy", "testing"},
     {"declare", "loop"},
     {"handler"},
     {"auth", "serving"},
     {"dispatch", "hit"},
     {"run"},
-    {"ending", "skip", "supervise", "transaction"},
-    {"checkin", "claim", "lease", "oidc", "registry", "schedule"},
+    {"ending", "lending", "skip", "supervise", "transaction"},
+    {"action_lock", "blocks", "checkin", "claim", "lease", "oidc", "registry", "schedule"},
     {"job", "migrate"},
     {"database"},
-    {"conninfo", "lifecycle", "swift", "telemetry"},
-    {"wall", "pool", "settings", "sqlstate", "logs"},
+    {"conninfo", "guard", "lifecycle", "raised", "swift", "telemetry"},
+    {"wall", "pool", "settings", "sqlstate", "statements", "logs"},
     {"outcome", "cadence", "callers", "cascade", "loopback", "trouble"},
 ]
+
+PSYCOPG = {"action_lock", "conninfo", "database", "guard", "sqlalchemy", "sqlstate", "swift", "testing"}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -64,7 +66,7 @@ def test_only_the_command_line_knows_the_verbs_and_they_do_not_know_it() -> None
 def test_only_the_way_to_the_database_knows_psycopg() -> None:
     for path in [*PACKAGE.glob("*.py"), *PACKAGE.glob("verbs/*.py")]:
         knows = any(name.split(".")[0] == "psycopg" for name in imports_of(path))
-        assert knows == (path.stem in ("conninfo", "database", "sqlstate", "swift", "testing")), path.name
+        assert knows == (path.stem in PSYCOPG), path.name
 
 
 def test_the_mechanism_and_the_job_know_nothing_of_each_other() -> None:
@@ -98,6 +100,7 @@ def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
         "rich",
         "freezegun",
         "opentelemetry",
+        "sqlalchemy",
         "urllib.request",
     }
     assert "cronlease.handler" in loaded

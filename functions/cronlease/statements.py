@@ -1,0 +1,154 @@
+"""Finds the statements in a text of SQL that would end or begin a transaction. Pure: knows no connection.
+
+Reads as the server's lexer does: comments (nested ones, too), quotes, dollar quotes and `begin atomic` bodies hide
+what is in them, and a statement is known by its first words. Time is linear in the length of the text.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+
+_FIRST_WORDS = (b"commit", b"rollback", b"end", b"abort", b"begin", b"start", b"prepare")
+_FIRST_WORD = re.compile(rb"\b(?:" + b"|".join(_FIRST_WORDS) + rb")\b")
+# Longer texts are seldom sent twice.
+_LONGEST_KEPT = 4096
+
+# An unterminated quote reaches to the end: the server refuses such a text as a whole.
+_TOKEN = re.compile(
+    r"""
+      (?P<gap> [\s\0]++ | --[^\r\n]*+ )
+    | (?P<comment> /\* )
+    | (?P<escaped> [eE]' )
+    | (?P<quoted> ' )
+    | (?P<name> "[^"]*+ (?:"|\Z) )
+    | (?P<dollar> \$ (?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*+)? \$ )
+    | (?P<word> [A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*+ )
+    | (?P<other> \$?[0-9]++ | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+_QUOTED = re.compile(r"[^']*+(?:''[^']*+)*+(?:'|\Z)")
+_ESCAPED = re.compile(r"[^'\\]*+(?:(?:''|\\.?)[^'\\]*+)*+(?:'|\Z)", re.DOTALL)
+# Strings with a newline between them are one, and backslashes mean in the second what they did in the first.
+_CONTINUED = re.compile(r"(?:[ \t\f\v]|--[^\r\n]*+)*+[\r\n](?:\s++|--[^\r\n]*+[\r\n])*+'")
+
+_ALWAYS = ("abort", "begin", "commit", "end", "start")
+_NOISE = ("transaction", "work")
+# create or replace function
+_WORDS_KEPT = 4
+
+
+def transaction_control(text: bytes, encoding: str = "utf-8", *, backslashes: bool = False) -> str | None:
+    """The first statement that would end or begin a transaction, named by its first words; else None. Savepoints do
+    neither. Backslashes: whether they escape in plain quotes, as where standard_conforming_strings is off."""
+    # Nearly every text has none of the words and is not read any further.
+    lowered = text.lower()
+    if not any(word in lowered for word in _FIRST_WORDS) or _FIRST_WORD.search(lowered) is None:
+        return None
+    read = _read_once if len(text) <= _LONGEST_KEPT else _read
+    return read(text, encoding, backslashes)
+
+
+def _read(text: bytes, encoding: str, backslashes: bool) -> str | None:
+    statement = _Statement()
+    for word in _words(text.decode(encoding, "replace"), backslashes):
+        if word == ";" and (refused := statement.refused()) is not None:
+            return refused
+        statement.take(word)
+    return statement.refused()
+
+
+_read_once = functools.lru_cache(maxsize=256)(_read)
+
+
+class _Statement:
+    """The statement that is being read, by its words: ";", "(" and ")" are words, too, and "" is anything else."""
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._last = ""
+        self._depth = 0
+        self._in_body = False
+
+    def take(self, word: str) -> None:
+        if word == ";":
+            self._begin()
+            return
+        if self._in_body and not self._first and word == "end":
+            # In a body `end` is a statement's first word only where it closes the body: `case` has no semicolon.
+            self._in_body = False
+            word = ""
+        if len(self._first) < _WORDS_KEPT:
+            self._first.append(word)
+        self._depth += (word == "(") - (word == ")")
+        if word == "atomic" and self._last == "begin" and self._depth == 0 and self._is_routine():
+            self._begin()
+            self._in_body = True
+        else:
+            self._last = word
+
+    def refused(self) -> str | None:
+        """What the statement is refused as; None where it may be sent."""
+        first, second, third = [*self._first, "", "", ""][:3]
+        if first == "rollback":
+            rolls_to = third if second in _NOISE else second
+            return None if rolls_to == "to" else "rollback"
+        if first == "prepare":
+            return "prepare transaction" if second == "transaction" else None
+        if first == "start":
+            return "start transaction"
+        return first if first in _ALWAYS else None
+
+    def _begin(self) -> None:
+        self._first, self._last, self._depth = [], "", 0
+
+    def _is_routine(self) -> bool:
+        words = [word for word in self._first if word not in ("or", "replace")]
+        return words[:1] == ["create"] and words[1:2] in (["function"], ["procedure"])
+
+
+def _words(text: str, backslashes: bool) -> Iterator[str]:
+    """Yields the words of the text in lower case, semicolons and parentheses, and "" for each other thing."""
+    place = 0
+    while (token := _TOKEN.match(text, place)) is not None:
+        place, kind = token.end(), token.lastgroup
+        if kind == "gap":
+            continue
+        if kind == "comment":
+            place = _after_comment(text, place)
+            continue
+        if kind == "word":
+            yield token[0].lower()
+        elif kind == "other":
+            yield token[0] if token[0] in ";()" else ""
+        else:
+            if kind == "dollar":
+                closed = text.find(token[0], place)
+                place = len(text) if closed < 0 else closed + len(token[0])
+            elif kind in ("quoted", "escaped"):
+                place = _after_string(text, place, kind == "escaped" or backslashes)
+            yield ""
+
+
+def _after_comment(text: str, place: int) -> int:
+    """Where the comment that was opened before this place ends."""
+    depth = 1
+    for mark in _COMMENT_MARK.finditer(text, place):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(text)
+
+
+def _after_string(text: str, place: int, backslashes: bool) -> int:
+    """Where the string that was opened before this place ends, its continuations included."""
+    rest = _ESCAPED if backslashes else _QUOTED
+    while True:
+        closed = rest.match(text, place)
+        assert closed is not None, "the pattern matches at least the end of the text"
+        place = closed.end()
+        more = _CONTINUED.match(text, place)
+        if more is None:
+            return place
+        place = more.end()
