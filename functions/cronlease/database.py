@@ -27,8 +27,6 @@ from cronlease.wall import Query
 
 T = TypeVar("T")
 
-# The first key of a schedule's advisory lock; the second is its row's id. acquire_refresh_lock takes the same.
-ACTION_LOCKS = 1
 POOL_SIZE = 8
 _KEPT_BACK = 2
 _PREPARE_AFTER = 2
@@ -125,10 +123,9 @@ async def _try_lock(conn: AsyncConnection[Any], action_id: int) -> bool:
 
 
 def _action_lock(action_id: int) -> Query[bool]:
-    params = {"namespace": ACTION_LOCKS, "id": action_id}
     return Query(
-        "select pg_catalog.pg_try_advisory_xact_lock(%(namespace)s::integer, %(id)s::integer)",
-        params,
+        "select pg_catalog.pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), %(id)s::integer)",
+        {"id": action_id},
         lambda row: row[0] is True,
     )
 
@@ -244,6 +241,7 @@ class Database:
             conn = await PooledConnection.connect(
                 conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
             )
+            conn.add_notice_handler(_tell)
             try:
                 if self._pooler_unknown:
                     await self._look_for_a_pooler(conn)
@@ -264,6 +262,12 @@ class Database:
         if row is None or row[0] != conn.info.backend_pid:
             self._prepare_after = None
         self._pooler_unknown = False
+
+
+def _tell(notice: psycopg.errors.Diagnostic) -> None:
+    """What our functions have to say beside their answer: of a frozen run, and who must end it."""
+    if notice.sqlstate == "CL005":
+        log(logging.WARNING, f"A run stood still: {notice.message_primary}", action="frozen_run")
 
 
 async def _close(conn: AsyncConnection[Any]) -> None:

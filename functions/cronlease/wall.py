@@ -2,6 +2,9 @@
 
 A query is data: whoever has a connection sends it. The wall itself is in schema/functions: every race is closed
 there, none here.
+
+Every parameter is sent with its type. The server chooses among functions of one name by the types of their arguments,
+so an untyped parameter would let somebody else's function be called in the place of ours.
 """
 
 import functools
@@ -14,6 +17,39 @@ from uuid import UUID
 from cronlease.outcome import Counts, Status
 
 T = TypeVar("T")
+
+_TYPES = {
+    "p_function_name": "text",
+    "p_request_id": "uuid",
+    "p_parent_request_id": "uuid",
+    "p_fence": "bigint",
+    "p_lease": "interval",
+    "p_leases": "interval[]",
+    "p_backoff": "interval",
+    "p_backoffs": "interval[]",
+    "p_max_run": "interval",
+    "p_delay": "interval",
+    "p_retention": "interval",
+    "p_older_than": "interval",
+    "p_at": "timestamptz",
+    "p_force": "boolean",
+    "p_replace": "boolean",
+    "p_trigger": "text",
+    "p_job_name": "text",
+    "p_schedule_time": "text",
+    "p_action": "text",
+    "p_actions": "text[]",
+    "p_args": "jsonb",
+    "p_every": "text",
+    "p_reason": "text",
+    "p_status": "text",
+    "p_error": "text",
+    "p_fetched": "bigint",
+    "p_inserted": "bigint",
+    "p_updated": "bigint",
+    "p_unchanged": "bigint",
+    "p_closed": "bigint",
+}
 
 
 class Query(NamedTuple, Generic[T]):
@@ -58,6 +94,7 @@ def acquire_refresh_lock(
     request_id: UUID,
     lease: timedelta,
     *,
+    max_run: timedelta | None = None,
     force: bool = False,
     trigger: str = "manual",
     job_name: str | None = None,
@@ -67,13 +104,15 @@ def acquire_refresh_lock(
     actions: Collection[str] | None = None,
     parent: UUID | None = None,
 ) -> Query[Claim]:
-    """What a hit did not say is left to the function's defaults: a plain hit sends four parameters."""
+    """What a hit did not say is left to the function's defaults: a plain hit sends five parameters."""
     params: dict[str, Any] = {
         "p_function_name": function_name,
         "p_request_id": request_id,
         "p_lease": lease,
         "p_backoff": backoff,
     }
+    if max_run is not None:
+        params["p_max_run"] = max_run
     if trigger != "manual":
         params |= {"p_trigger": trigger, "p_job_name": job_name, "p_schedule_time": schedule_time}
     if force:
@@ -94,6 +133,7 @@ def claim_due_refresh(
     backoffs: Sequence[timedelta],
     *,
     trigger: str,
+    max_run: timedelta | None = None,
     parent: UUID | None = None,
 ) -> Query[Claim]:
     """Leases and backoffs run parallel to the actions."""
@@ -104,9 +144,11 @@ def claim_due_refresh(
         "p_backoffs": _array(tuple(map(interval, backoffs))),
         "p_trigger": trigger,
     }
+    if max_run is not None:
+        params["p_max_run"] = max_run
     if parent is not None:
         params["p_parent_request_id"] = parent
-    return Query(call("claim_due_refresh", tuple(params)), params, _read_claim)
+    return Query(call("claim_due_refresh", tuple(params), _DUE_CLAIM), params, _read_due_claim)
 
 
 def due_refreshes(actions: Collection[str]) -> Query[Due]:
@@ -116,29 +158,19 @@ def due_refreshes(actions: Collection[str]) -> Query[Due]:
 
 def ensure_schedule(function_name: str) -> Query[str]:
     """Answers created, exists or locked."""
-    return Query(
-        "select public.ensure_schedule(p_function_name => %(name)s)",
-        {"name": function_name},
-        lambda row: str(row[0]),
-    )
+    params = {"p_function_name": function_name}
+    return Query(call("ensure_schedule", tuple(params)), params, lambda row: str(row[0]))
 
 
 def renew_refresh_lock(function_name: str, request_id: UUID, fence: int, lease: timedelta) -> Query[str]:
     """Answers renewed, busy or lost."""
-    return Query(
-        "select public.renew_refresh_lock(p_function_name => %(name)s, p_request_id => %(id)s,"
-        " p_fence => %(fence)s, p_lease => %(lease)s)",
-        {"name": function_name, "id": request_id, "fence": fence, "lease": lease},
-        lambda row: str(row[0]),
-    )
+    params = {"p_function_name": function_name, "p_request_id": request_id, "p_fence": fence, "p_lease": lease}
+    return Query(call("renew_refresh_lock", tuple(params)), params, lambda row: str(row[0]))
 
 
 def assert_lease(function_name: str, request_id: UUID, fence: int) -> Query[None]:
-    return Query(
-        "select public.assert_lease(p_function_name => %(name)s, p_request_id => %(id)s, p_fence => %(fence)s)",
-        {"name": function_name, "id": request_id, "fence": fence},
-        lambda _: None,
-    )
+    params = {"p_function_name": function_name, "p_request_id": request_id, "p_fence": fence}
+    return Query(call("assert_lease", tuple(params)), params, lambda _: None)
 
 
 def finish_refresh_run(
@@ -167,27 +199,36 @@ def finish_refresh_run(
     return Query(text, params, lambda row: Finish(Status(row[0]), row[1]))
 
 
-def release_refresh_lock(function_name: str, request_id: UUID) -> Query[bool]:
-    return Query(
-        "select public.release_refresh_lock(p_function_name => %(name)s, p_request_id => %(id)s)",
-        {"name": function_name, "id": request_id},
-        lambda row: bool(row[0]),
-    )
+def release_refresh_lock(function_name: str | None, request_id: UUID) -> Query[bool]:
+    """Without a name: whichever row the request has claimed."""
+    params = {"p_function_name": function_name, "p_request_id": request_id}
+    return Query(call("release_refresh_lock", tuple(params)), params, lambda row: bool(row[0]))
 
 
 def read_refresh_status() -> Query[dict[str, Any]]:
     return Query("select public.read_refresh_status()", {}, lambda row: dict(row[0]))
 
 
+# The interval is asked for in seconds: how one is written depends on the session's IntervalStyle.
+_DUE_CLAIM = ", ".join(
+    "extract(epoch from due_in)::double precision" if name == "due_in" else name for name in Claim._fields
+)
+
+
 @functools.cache
-def call(function: str, names: tuple[str, ...]) -> str:
+def call(function: str, names: tuple[str, ...], columns: str = "*") -> str:
     """The call with just these arguments; a short one is quicker to send, and the defaults stay in one place."""
-    given = ", ".join(f"{name} => %({name})s" for name in names)
-    return f"select * from public.{function}({given})"  # noqa: S608 (the names are this module's own)
+    given = ", ".join(f"{name} => %({name})s::{_TYPES[name]}" for name in names)
+    return f"select {columns} from public.{function}({given})"  # noqa: S608 (the names are this module's own)
 
 
 def _read_claim(row: tuple[Any, ...]) -> Claim:
     return Claim(*row)
+
+
+def _read_due_claim(row: tuple[Any, ...]) -> Claim:
+    *rest, due_in = row
+    return Claim(*rest, None if due_in is None else timedelta(seconds=due_in))
 
 
 @functools.cache

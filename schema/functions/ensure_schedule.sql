@@ -15,7 +15,7 @@ begin
   if exists (select from public.refresh_schedule s where s.function_name = p_function_name) then
     return 'exists';
   end if;
-  if not pg_try_advisory_xact_lock(2, hashtext(p_function_name)) then
+  if not pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name)) then
     return 'locked';
   end if;
   -- A row that was deleted and comes back goes on counting: no old holder can match its fence.

@@ -36,7 +36,7 @@ begin
     raise exception '%', v_mistake using errcode = '22023';
   end if;
   -- One who ensures the same row is told at once that it is being created, and need not wait for us.
-  perform pg_try_advisory_xact_lock(2, hashtext(p_function_name));
+  perform pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name));
 
   loop
     if not exists (select from public.refresh_schedule s where s.function_name = p_function_name) then

@@ -1,6 +1,6 @@
 -- Claims the row for one run, or says why not: the advisory lock, then the row, then the clock, so that a lease
 -- granted after a wait is never short; a contender never waits. For acquire_refresh_lock, which has mostly seen
--- by then that the row may run, and claim_due_refresh.
+-- by then that the row may run, and take_due_refresh.
 create or replace function public.take_refresh_lock(
   p_function_name text,
   p_request_id uuid,
@@ -13,6 +13,7 @@ create or replace function public.take_refresh_lock(
   p_backoff interval,
   p_parent_request_id uuid,
   p_actions text[],
+  p_max_run interval,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -22,7 +23,8 @@ create or replace function public.take_refresh_lock(
   out action text,
   out args jsonb,
   out every text,
-  out failures integer
+  out failures integer,
+  out overdue boolean
 )
 language plpgsql
 security definer
@@ -34,6 +36,7 @@ as $$
 declare
   v_row public.refresh_schedule;
   v_id integer;
+  v_fence bigint;
   v_action text;
   v_every text;
   v_now timestamptz := clock_timestamp();
@@ -47,9 +50,10 @@ begin
     nullif(s.locked_until, 'infinity'),
     nullif(s.next_run_at, 'infinity'),
     s.id,
+    s.fence,
     s.action,
     s.every
-  into acquired, reason, locked_by, locked_until, next_run_at, v_id, v_action, v_every
+  into acquired, reason, locked_by, locked_until, next_run_at, v_id, v_fence, v_action, v_every
   from public.refresh_schedule s
   where s.function_name = p_function_name;
   if reason is not null then
@@ -73,7 +77,7 @@ begin
     reason := 'schedule_read_error';
     return;
   end if;
-  if not pg_try_advisory_xact_lock(1, v_id) then
+  if not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id) then
     -- Another hit is claiming this row right now; it wins.
     reason := 'locked';
     return;
@@ -85,6 +89,14 @@ begin
   if not found then
     -- The holder's data transaction has the row; its lock is the exclusion, whatever the clock says.
     reason := 'locked';
+    overdue := exists (
+      select
+      from public.refresh_runs r
+      where r.function_name = p_function_name
+        and r.fence = v_fence
+        and r.status = 'running'
+        and r.overdue_at <= clock_timestamp()
+    );
     return;
   end if;
   v_now := clock_timestamp();
@@ -151,11 +163,12 @@ begin
 
     insert into public.refresh_runs as r (
       request_id, function_name, action, args, fence,
-      trigger, job_name, schedule_time, parent_request_id, started_at
+      trigger, job_name, schedule_time, parent_request_id, started_at, overdue_at
     )
     values (
       p_request_id, p_function_name, v_row.action, v_row.args || coalesce(p_args, '{}'), v_row.fence,
-      p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now
+      p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now,
+      v_now + p_max_run + p_lease
     )
     returning r.args into args;
   end if;
