@@ -227,8 +227,8 @@ def _read_claim(row: tuple[Any, ...]) -> Claim:
 
 
 def _read_due_claim(row: tuple[Any, ...]) -> Claim:
-    *rest, due_in = row
-    return Claim(*rest, None if due_in is None else timedelta(seconds=due_in))
+    claim = Claim(*row)
+    return claim if row[-1] is None else claim._replace(due_in=timedelta(seconds=row[-1]))
 
 
 @functools.cache

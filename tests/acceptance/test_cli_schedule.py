@@ -317,7 +317,7 @@ def test_recover_and_delete_say_what_they_did(room: Room) -> None:
     code, said = refused(room.dsn, "schedule", "delete", "a", "--yes")
     assert (code, said.startswith('Error: "a" is running until ')) == (1, True)
     room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
-    assert says("recover", "--older-than", "5m") == {"recovered": 0}
-    assert says("recover") == {"recovered": 1}
+    assert says("recover", "--older-than", "5m") == {"recovered": 0, "left": []}
+    assert says("recover") == {"recovered": 1, "left": []}
     assert says("schedule", "delete", "a", "--yes") == {"function": "a", "deleted": True}
     assert room.query("select from refresh_schedule") == []

@@ -64,10 +64,9 @@ def as_login(dsn: str, name: str) -> str:
 @contextmanager
 def frozen(dsn: str, held: tuple[UUID, int]) -> Iterator[psycopg.Connection]:
     """A connection whose fenced transaction stays open."""
-    with psycopg.connect(dsn, autocommit=True) as holder:
-        with transaction_of(holder):
-            assert_lease(holder, *held)
-            yield holder
+    with psycopg.connect(dsn, autocommit=True) as holder, transaction_of(holder):
+        assert_lease(holder, *held)
+        yield holder
 
 
 @contextmanager

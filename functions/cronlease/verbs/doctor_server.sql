@@ -5,5 +5,7 @@ select jsonb_build_object(
   'database', current_database(),
   'role', current_user,
   'read_only', current_setting('transaction_read_only')::boolean,
-  'pid', pg_backend_pid()
+  'pid', pg_backend_pid(),
+  'encoding', current_setting('server_encoding'),
+  'open_schema', has_schema_privilege('public', 'public', 'create')
 )
