@@ -41,6 +41,7 @@ SIZES = {
     "P17": Size(200, 7000),  # examples of the state machine, up to 20 steps each
     "P23": Size(1000, 20_000),  # requests of strangers, for each way to check callers
     "P26": Size(2000, 200_000),  # fuzzed cadences
+    "P30": Size(1, 40),  # rounds of all places, as runner and as owner by turns
     "soak": Size(8, 1800),  # seconds
 }
 
