@@ -17,10 +17,10 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.conninfo import connect_plain, conninfo_of
+from cronlease.conninfo import connect_plain, conninfo_of, restyling
 from cronlease.logs import log
 from cronlease.pool import Pool
-from cronlease.sqlstate import meaning, sentence
+from cronlease.sqlstate import meaning, sentence, unreadable
 from cronlease.swift import SwiftConnection
 from cronlease.trouble import ConnectionLost, Unreachable
 from cronlease.wall import Query
@@ -45,20 +45,23 @@ async def ask(conn: AsyncConnection[Any], query: Query[T]) -> T:
     try:
         cursor = conn.kept if isinstance(conn, PooledConnection) else conn.cursor()
         await cursor.execute(query.text, query.params)
-        row = await cursor.fetchone()
     except psycopg.Error as error:
         raise meaning(error, lost=conn.closed) from error
-    assert row is not None, "each of our functions answers one row"
-    return query.read(row)
+    try:
+        return query.read(await cursor.fetchone() or ())
+    except Exception as error:
+        raise unreadable(error) from error
 
 
 def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
     try:
-        row = conn.execute(query.text, query.params).fetchone()
+        cursor = conn.execute(query.text, query.params)
     except psycopg.Error as error:
         raise meaning(error, lost=conn.closed) from error
-    assert row is not None, "each of our functions answers one row"
-    return query.read(row)
+    try:
+        return query.read(cursor.fetchone() or ())
+    except Exception as error:
+        raise unreadable(error) from error
 
 
 def ask_apart(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
@@ -243,6 +246,8 @@ class Database:
             )
             conn.add_notice_handler(_tell)
             try:
+                if statement := restyling(conn):
+                    await conn.execute(statement)
                 if self._pooler_unknown:
                     await self._look_for_a_pooler(conn)
                 # Another one may have found out while this one was being opened.

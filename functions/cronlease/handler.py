@@ -141,7 +141,9 @@ class Door:
     async def _status(self, request_id: UUID) -> Response:
         limit = self._job.limits.acquire
         try:
-            found = await within(limit, self._connected().ask(read_refresh_status()))
+            found = await within(
+                limit, self._connected().ask(read_refresh_status(args=self._settings.auth != "none"))
+            )
         except (DatabaseTrouble, TimeoutError) as trouble:
             logs.log(logging.ERROR, f"The status could not be read: {trouble}", action="status_failed")
             raise Refused(503, "schedule_read_error", "the schedule cannot be read: the log says why") from None

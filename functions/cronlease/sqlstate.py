@@ -13,6 +13,7 @@ from cronlease.trouble import (
     SchemaMissing,
     StillRunning,
     UnknownSchedule,
+    Unreadable,
 )
 
 _MEANING: dict[str, type[DatabaseTrouble]] = {
@@ -39,6 +40,11 @@ def meaning(error: psycopg.Error, *, lost: bool) -> DatabaseTrouble:
     """What the error says about the lease; one of the classes of trouble.py."""
     kind = _MEANING.get(error.sqlstate or "", ConnectionLost if lost else DatabaseTrouble)
     return kind(sentence(error))
+
+
+def unreadable(error: Exception) -> Unreadable:
+    """For an answer that Python cannot read, whatever the reason: a number too long, JSON too deep, a year 20000."""
+    return Unreadable(f"the database's answer cannot be read: {' '.join(str(error).split())[:200]}")
 
 
 def sentence(error: psycopg.Error) -> str:

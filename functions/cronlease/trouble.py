@@ -12,6 +12,7 @@ DatabaseTrouble
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
  +-- LeaseLost          the lease is not, or no longer, this run's
  +-- CommitUnknown      the commit was sent and its answer never came
+ +-- Unreadable         an answer came, and it holds what Python cannot read
 TimeIsUp                the run is older than CRONLEASE_MAX_RUN allows
 """
 
@@ -50,6 +51,9 @@ class LeaseLost(DatabaseTrouble): ...
 
 
 class CommitUnknown(DatabaseTrouble): ...
+
+
+class Unreadable(DatabaseTrouble): ...
 
 
 class TimeIsUp(Exception): ...

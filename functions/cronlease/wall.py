@@ -205,8 +205,10 @@ def release_refresh_lock(function_name: str | None, request_id: UUID) -> Query[b
     return Query(call("release_refresh_lock", tuple(params)), params, lambda row: bool(row[0]))
 
 
-def read_refresh_status() -> Query[dict[str, Any]]:
-    return Query("select public.read_refresh_status()", {}, lambda row: dict(row[0]))
+def read_refresh_status(*, args: bool = True) -> Query[dict[str, Any]]:
+    """Args: those of the runs, too, which are not for every eye."""
+    params = {"p_args": args}
+    return Query("select public.read_refresh_status(p_args => %(p_args)s::boolean)", params, lambda row: dict(row[0]))
 
 
 # The interval is asked for in seconds: how one is written depends on the session's IntervalStyle.

@@ -41,6 +41,9 @@ declare
   v_every text;
   v_now timestamptz := clock_timestamp();
   v_orphans integer;
+  v_mistake text;
+  -- Null stays null, which least() would not see to.
+  v_backoff interval := case when p_backoff > interval '400 days' then interval '400 days' else p_backoff end;
 begin
   select
     false,
@@ -69,8 +72,16 @@ begin
     reason := 'unknown_action';
     return;
   end if;
-  if p_lease is null or p_lease <= interval '0' then
-    raise exception 'a lease must be longer than zero, not %', p_lease using errcode = '22023';
+  v_mistake := case
+    when p_lease is null or p_lease <= interval '0' then
+      format('a lease must be longer than zero, not %s', coalesce(p_lease::text, 'null'))
+    when p_lease > interval '1 day' then format('a lease is at most a day, not %s', p_lease)
+    when p_max_run not between interval '0' and interval '3650 days' then
+      format('a run takes at most 3650 days, not %s', p_max_run)
+    else public.args_mistake(p_args => p_args)
+  end;
+  if v_mistake is not null then
+    raise exception '%', v_mistake using errcode = '22023';
   end if;
   if not public.is_band(v_every) then
     -- A cadence that cannot be read must be mended by a person before the job may run.
@@ -149,7 +160,7 @@ begin
         abandoned = v_row.abandoned + v_orphans,
         last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
         next_run_at = case
-          when v_row.abandoned + v_orphans >= 3 then v_now + p_backoff
+          when v_row.abandoned + v_orphans >= 3 then v_now + v_backoff
           else v_row.next_run_at
         end
     where s.id = v_id

@@ -61,8 +61,8 @@ def dsns(runner: str, dsn: str) -> dict[str, str]:
 
 @contextmanager
 def frozen(dsn: str, owner: Room, log: Path) -> Iterator[list[str]]:
-    """Runs at every place, in a process that is stopped there. When the block ends it goes on, and what it says of its
-    runs then is put into the list."""
+    """Runs at every place, in a process that is stopped there. When the block ends it goes on, and what it says of
+    its runs then is put into the list."""
     told: list[str] = []
     owner.query("truncate refresh_runs, effect; delete from refresh_schedule")
     environment = {

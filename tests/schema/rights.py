@@ -104,6 +104,8 @@ NOBODY = (
     "select public.hold_idle_refresh(p_function_name => 'free', p_error => '')",
     "select public.abandon_refresh_run(p_function_name => 'held', p_fence => 1, p_error => '')",
     "select public.is_band('10m')",
+    "select public.args_mistake('{}')",
+    "select public.readable_args('{}')",
     # More of the job's tables than the job needs.
     "delete from public.opening_signals",
     "truncate public.opening_signals",
