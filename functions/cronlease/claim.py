@@ -19,6 +19,7 @@ from cronlease.logs import log
 from cronlease.outcome import SkipReason
 from cronlease.settings import Settings
 from cronlease.trouble import (
+    Ambiguous,
     ConnectionLost,
     Contended,
     DatabaseTrouble,
@@ -75,6 +76,8 @@ async def claim(
         why = f"{trouble}: grant this role cronlease_runner (schema/roles.sql), or {_OWNER} where there is none yet"
     except Unreachable as trouble:
         why = f"{trouble}: check {configured_by()} and that the server is up"
+    except Ambiguous as trouble:
+        why = f"{trouble}: drop the function that is not ours, and `revoke create on schema public from public`"
     except (ConnectionLost, Unreadable) as trouble:
         _give_back(function, request_id, database, timeout)
         why = str(trouble)

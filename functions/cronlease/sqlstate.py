@@ -4,6 +4,7 @@ import psycopg
 
 from cronlease.trouble import (
     AlreadyThere,
+    Ambiguous,
     ConnectionLost,
     Contended,
     DatabaseTrouble,
@@ -28,6 +29,7 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
     "42P01": SchemaMissing,
     "42703": SchemaMissing,
     "42501": NotPermitted,
+    "42725": Ambiguous,
     "42P13": Mismatch,
     "42P16": Mismatch,
     # The schema was migrated under a prepared statement: as good as a lost connection, a new one has the new plan.

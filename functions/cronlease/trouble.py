@@ -11,6 +11,7 @@ DatabaseTrouble
  +-- StillRunning       not while a run holds the row's lease
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
  +-- LeaseLost          the lease is not, or no longer, this run's
+ +-- Ambiguous          somebody else's function has the name of ours, and fits as well
  +-- CommitUnknown      the commit was sent and its answer never came
  +-- Unreadable         an answer came, and it holds what Python cannot read
 TimeIsUp                the run is older than CRONLEASE_MAX_RUN allows
@@ -48,6 +49,9 @@ class Mismatch(DatabaseTrouble): ...
 
 
 class LeaseLost(DatabaseTrouble): ...
+
+
+class Ambiguous(DatabaseTrouble): ...
 
 
 class CommitUnknown(DatabaseTrouble): ...

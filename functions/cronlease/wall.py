@@ -40,6 +40,7 @@ _TYPES = {
     "p_action": "text",
     "p_actions": "text[]",
     "p_args": "jsonb",
+    "p_with_args": "boolean",
     "p_every": "text",
     "p_reason": "text",
     "p_status": "text",
@@ -207,8 +208,8 @@ def release_refresh_lock(function_name: str | None, request_id: UUID) -> Query[b
 
 def read_refresh_status(*, args: bool = True) -> Query[dict[str, Any]]:
     """Args: those of the runs, too, which are not for every eye."""
-    params = {"p_args": args}
-    return Query("select public.read_refresh_status(p_args => %(p_args)s::boolean)", params, lambda row: dict(row[0]))
+    params = {"p_with_args": args}
+    return Query(call("read_refresh_status", tuple(params)), params, lambda row: dict(row[0]))
 
 
 # The interval is asked for in seconds: how one is written depends on the session's IntervalStyle.

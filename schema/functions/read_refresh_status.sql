@@ -1,10 +1,10 @@
 -- The schedules and the newest runs as one document, for GET /status: one round trip, and quick with a million
 -- schedules. Of many it shows those that run, then those that are due next, then what is paused, then the ones
--- that completed last. The args of the runs only where p_args says so: they may be for fewer eyes than the rest.
+-- that completed last. The args of the runs only where p_with_args says so: they may be for fewer eyes.
 create or replace function public.read_refresh_status(
   p_runs integer default 20,
   p_schedules integer default 100,
-  p_args boolean default true
+  p_with_args boolean default true
 ) returns jsonb
 language sql
 stable
@@ -71,7 +71,7 @@ as $$
       (
         select jsonb_agg(
           case
-            when p_args then to_jsonb(r) || jsonb_build_object('args', public.readable_args(p_args => r.args))
+            when p_with_args then to_jsonb(r) || jsonb_build_object('args', public.readable_args(p_args => r.args))
             else to_jsonb(r) - 'args'
           end
           order by r.started_at desc
