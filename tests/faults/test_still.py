@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -14,8 +14,12 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from cronlease.emulator import postgres
+from cronlease.emulator.cluster import server_command
 from cronlease.migrate import migrate
+from tests.acceptance.conftest import Served
 from tests.conftest import Server
+from tests.faults.island import island
 from tests.faults.processes import started
 from tests.faults.profile import Profile
 from tests.faults.scene import mutant
@@ -60,19 +64,26 @@ def dsns(runner: str, dsn: str) -> dict[str, str]:
 
 
 @contextmanager
-def frozen(dsn: str, owner: Room, log: Path) -> Iterator[list[str]]:
-    """Runs at every place, in a process that is stopped there. When the block ends it goes on, and what it says of
-    its runs then is put into the list."""
-    told: list[str] = []
+def at_their_places(dsn: str, owner: Room, log: Path, *way: str, max_run: int = MAX_RUN) -> Iterator[Served]:
+    """A process with a run at every place; `way` puts it somewhere."""
     owner.query("truncate refresh_runs, effect; delete from refresh_schedule")
     environment = {
         "DATABASE_URL": dsn,
         "CRONLEASE_LEASE": f"{LEASE}s",
-        "CRONLEASE_MAX_RUN": f"{MAX_RUN}s",
+        "CRONLEASE_MAX_RUN": f"{max_run}s",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'functions'}",
     }
-    with started([sys.executable, "-m", "tests.faults.still"], log, **environment) as victim:
+    with started([*way, sys.executable, "-m", "tests.faults.still"], log, **environment) as victim:
         wait_until(lambda: owner.query(AT_THEIR_PLACES) == [(len(PLACES),)])
+        yield victim
+
+
+@contextmanager
+def frozen(dsn: str, owner: Room, log: Path) -> Iterator[list[str]]:
+    """Runs at every place, in a process that is stopped there. When the block ends it goes on, and what it says of
+    its runs then is put into the list."""
+    told: list[str] = []
+    with at_their_places(dsn, owner, log) as victim:
         os.killpg(victim.process.pid, signal.SIGSTOP)
         yield told
         os.killpg(victim.process.pid, signal.SIGCONT)
@@ -85,14 +96,14 @@ def make_overdue(owner: Room) -> None:
     owner.query("update refresh_runs set overdue_at = clock_timestamp()")
 
 
-def taken_over(dsn: str, seconds: float) -> dict[str, float]:
+def taken_over(dsn: str, seconds: float, places: Collection[str] = PLACES) -> dict[str, float]:
     """Place -> after how long a hit of that login could claim its row; those that it could."""
     began = time.monotonic()
     found: dict[str, float] = {}
     claim = "select acquired from acquire_refresh_lock(%s, gen_random_uuid(), '1 h', p_force => true)"
     with psycopg.connect(dsn, autocommit=True) as conn:
-        while len(found) < len(PLACES) and time.monotonic() < began + seconds:
-            for name in PLACES.keys() - found.keys():
+        while len(found) < len(places) and time.monotonic() < began + seconds:
+            for name in set(places) - found.keys():
                 if conn.execute(claim, [name]).fetchone() == (True,):
                     found[name] = time.monotonic() - began
             time.sleep(0.02)
@@ -128,3 +139,25 @@ def test_where_nobody_ends_it_a_holder_that_waits_for_its_client_is_not_replaced
         make_overdue(owner)
         assert "copy_in" not in taken_over(dsns["runner"], LEASE + 1)
         owner.query("select unlock_refresh('copy_in')")
+
+
+def test_a_holder_whose_cable_is_pulled_is_replaced_long_before_its_max_run(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has to notice it by itself: its keepalives and its data go unacknowledged. A statement at work asks
+    nothing of the network, and ends with the time of its run."""
+    socket = ["-c", f"unix_socket_directories={place}"]
+    monkeypatch.setattr(postgres, "server_command", lambda *words, **more: [*server_command(*words, **more), *socket])
+    place.chmod(0o777)
+    with island() as away:
+        with away.visit():
+            server = postgres.EmbeddedPostgres.start(place / "pg", fsync=False)
+        with server:
+            # A socket in the file system works from everywhere.
+            owner = Room(make_conninfo(server.dsn, host=str(place)))
+            migrate(owner.dsn)
+            owner.query("create table effect (name text, request_id uuid)")
+            with at_their_places(server.dsn, owner, tmp_path / "log", *away.way, max_run=60):
+                away.cut()
+                places = PLACES.keys() - {"statement"}
+                assert taken_over(owner.dsn, 20, places).keys() == places

@@ -82,7 +82,7 @@ def lives(conn: psycopg.Connection, pid: int) -> bool:
 
 
 def has_ended(conn: psycopg.Connection, holder: psycopg.Connection) -> None:
-    wait_until(lambda: not lives(conn, holder.info.backend_pid))
+    wait_until(lambda: not lives(conn, holder.info.backend_pid), 3)
     with pytest.raises(psycopg.OperationalError):
         holder.execute("select 1")
 
