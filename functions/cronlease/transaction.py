@@ -100,7 +100,7 @@ class Transaction:
             f" set local lock_timeout = {_milliseconds(limits.lock_wait)};"
             f" set local idle_in_transaction_session_timeout = {_milliseconds(limits.idle_in_transaction)};"
             f" set local statement_timeout = {_milliseconds(left)};"
-            # Neither of these ends a wait for a client whose host has vanished.
+            # No limit above ends the wait for a client that has vanished. A live one has a lease's time to read on.
             f" set local tcp_user_timeout = {_milliseconds(limits.lease)};"
             f" set local tcp_keepalives_idle = {max(1, min(10, int(seconds / 4)))};"
             f" set local tcp_keepalives_interval = {max(1, min(5, int(seconds / 8)))};"

@@ -250,6 +250,8 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
         (["schedule", "run", "b", "--args", '{"\\ud800": 1}'], 2, "'--args': text with a NUL or half a character"),
         (["trigger", "--args", '{"a": NaN}'], 2, "'--args': not JSON (NaN is no JSON)"),
         (["trigger", "--args", '{"a": 1e999}'], 2, "'--args': a number that large cannot be stored"),
+        (["trigger", "--args", '{"a": 1e300}'], 2, "'--args': a number that large cannot be stored"),
+        (["trigger", "--args", f'{{"a": {"[" * 201 + "]" * 201}}}'], 2, "'--args': nested more than 200 levels deep"),
         (["trigger", "--args", '{"a": [1234567890123456789.5]}'], 2, "has more digits than a number here can have"),
         (["trigger", "--args", '{"a": 1e-400}'], 2, "has more digits than a number here can have"),
         (["schedule", "create", "b", "--action", "note", "--at", "9999-12-31T00:00Z"], 2, "the last one 9999-12-29"),

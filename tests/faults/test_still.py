@@ -156,6 +156,7 @@ def test_a_holder_whose_cable_is_pulled_is_replaced_long_before_its_max_run(
             # A socket in the file system works from everywhere.
             owner = Room(make_conninfo(server.dsn, host=str(place)))
             migrate(owner.dsn)
+            owner.query("begin; set local tcp_keepalives_idle = 1; set local tcp_user_timeout = 1000; commit")
             owner.query("create table effect (name text, request_id uuid)")
             with at_their_places(server.dsn, owner, tmp_path / "log", *away.way, max_run=60):
                 away.cut()

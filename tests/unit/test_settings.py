@@ -48,6 +48,10 @@ def test_a_limit_of_the_platform_is_refused_by_its_own_name() -> None:
         ({"CRONLEASE_MAX_RUN": "5s", "CRONLEASE_ACQUIRE_TIMEOUT": "5s"}, ["CRONLEASE_MAX_RUN", "CRONLEASE_ACQUIRE"]),
         ({"CRONLEASE_BACKOFF_CAP": "10m"}, ["CRONLEASE_BACKOFF_CAP", "CRONLEASE_BACKOFF"]),
         ({"CRONLEASE_LEASE": "0.5s"}, ["CRONLEASE_LEASE"]),
+        ({"CRONLEASE_LEASE": "25h"}, ["CRONLEASE_LEASE", "at most 1d"]),
+        ({"CRONLEASE_RETENTION": "59m"}, ["CRONLEASE_RETENTION", "at least 1h"]),
+        ({"CRONLEASE_BACKOFF": "1d..401d"}, ["CRONLEASE_BACKOFF", "at most 400d"]),
+        ({"CRONLEASE_BACKOFF_CAP": "401d"}, ["CRONLEASE_BACKOFF_CAP", "at most 400d"]),
     ],
 )
 def test_numbers_that_cannot_hold_together_are_refused_by_name(environment: dict[str, str], names: list[str]) -> None:
