@@ -37,6 +37,9 @@ grant execute on function
   public.take_refresh_lock,
   public.refresh_skip_reason,
   public.claim_due_refresh,
+  public.take_due_refresh,
+  public.end_refresh_holder,
+  public.refresh_lock_key,
   public.due_refreshes,
   public.ensure_schedule,
   public.assert_lease,
@@ -47,7 +50,7 @@ grant execute on function
   public.read_refresh_status,
   public.opening_fingerprint
 to cronlease_runner;
-grant select on public.refresh_rows, public.live_runs to cronlease_runner;
+grant select on public.refresh_rows, public.refresh_holders, public.live_runs to cronlease_runner;
 
 -- The job's own tables. An opening is closed, never deleted; to forget a source is the operator's.
 grant select, insert, update on public.opening_signals, public.opening_sources to cronlease_runner;

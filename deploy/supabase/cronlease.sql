@@ -17,13 +17,14 @@ declare
     'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging', 'opening_staging_pages'
   ];
   v_views constant text[] := array[
-    'refresh_status', 'refresh_rows', 'live_runs', 'openings', 'new_openings', 'closed_openings'
+    'refresh_status', 'refresh_rows', 'refresh_holders', 'live_runs', 'openings', 'new_openings', 'closed_openings'
   ];
   v_functions constant text[] := array[
-    'abandon_refresh_run', 'acquire_refresh_lock', 'assert_lease', 'claim_due_refresh', 'delete_refresh',
-    'due_refreshes', 'ensure_schedule', 'finish_refresh_run', 'hold_idle_refresh', 'is_band', 'keep_first_seen_at',
-    'opening_fingerprint', 'pause_refresh', 'read_refresh_status', 'recover_stale_dispatches',
-    'refresh_skip_reason', 'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action',
+    'abandon_refresh_run', 'acquire_refresh_lock', 'args_mistake', 'assert_lease', 'claim_due_refresh',
+    'delete_refresh', 'due_refreshes', 'end_refresh_holder', 'ensure_schedule', 'finish_refresh_run',
+    'hold_idle_refresh', 'is_band', 'keep_first_seen_at', 'opening_fingerprint', 'pause_refresh',
+    'read_refresh_status', 'readable_args', 'recover_stale_dispatches', 'refresh_lock_key', 'refresh_skip_reason',
+    'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action', 'take_due_refresh',
     'take_refresh_lock', 'unlock_refresh'
   ];
   v_name text;

@@ -11,8 +11,6 @@ from cronlease.database import ask, ask_plain
 from cronlease.logs import log
 from cronlease.wall import Query
 
-# The first key of a schedule's advisory lock; the second is its row's id. acquire_refresh_lock takes the same.
-_ACTION_LOCKS = 1
 _IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
@@ -49,10 +47,9 @@ async def _try_lock(conn: AsyncConnection[Any], action_id: int) -> bool:
 
 
 def _action_lock(action_id: int) -> Query[bool]:
-    params = {"namespace": _ACTION_LOCKS, "id": action_id}
     return Query(
-        "select pg_catalog.pg_try_advisory_xact_lock(%(namespace)s::integer, %(id)s::integer)",
-        params,
+        "select pg_catalog.pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), %(id)s::integer)",
+        {"id": action_id},
         lambda row: row[0] is True,
     )
 

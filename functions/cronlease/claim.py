@@ -7,23 +7,38 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from cronlease.conninfo import advised
 from cronlease.database import Database
+from cronlease.lifecycle import process
 from cronlease.logs import log
 from cronlease.outcome import SkipReason
 from cronlease.settings import Settings
-from cronlease.trouble import Contended, DatabaseTrouble, NotPermitted, SchemaMissing, UnknownSchedule, Unreachable
-from cronlease.wall import Claim, Query, ensure_schedule
+from cronlease.trouble import (
+    Ambiguous,
+    ConnectionLost,
+    Contended,
+    DatabaseTrouble,
+    NotPermitted,
+    SchemaMissing,
+    UnknownSchedule,
+    Unreachable,
+    Unreadable,
+)
+from cronlease.wall import Claim, Query, ensure_schedule, release_refresh_lock
 
 T = TypeVar("T")
 
 _LOCKED = Claim(False, SkipReason.LOCKED, *[None] * 8)
 _UNREADABLE = Claim(False, SkipReason.SCHEDULE_READ_ERROR, *[None] * 8)
 _LAST_LOOK_SECONDS = 0.1
+_RELEASE_AFTER_SECONDS = (0.0, 1.0, 4.0)
+_MOST_GIVING_BACK = 100
+_giving_back: set[asyncio.Task[None]] = set()
 _OWNER = "run `cronlease migrate` as the owner of the schema"
 
 
@@ -49,7 +64,11 @@ async def claim(
     except Contended:
         # Under a stricter isolation level the loser of the race is told by an error; the winner runs.
         return _LOCKED
+    except asyncio.CancelledError:
+        _give_back(function, request_id, database, timeout)
+        raise
     except TimeoutError:
+        _give_back(function, request_id, database, timeout)
         why = f"the database did not answer within {timeout.total_seconds():g} s: check that it is up and reachable"
     except SchemaMissing as trouble:
         why = f"{trouble}: {_OWNER}"
@@ -57,6 +76,13 @@ async def claim(
         why = f"{trouble}: grant this role cronlease_runner (schema/roles.sql), or {_OWNER} where there is none yet"
     except Unreachable as trouble:
         why = advised(trouble)
+    except Ambiguous as trouble:
+        why = f"{trouble}: drop the function that is not ours, and `revoke create on schema public from public`"
+    except (ConnectionLost, Unreadable) as trouble:
+        _give_back(function, request_id, database, timeout)
+        why = str(trouble)
+        if isinstance(trouble, Unreadable):
+            why += "; mend the args and the times of its row in refresh_schedule"
     except DatabaseTrouble as trouble:
         why = str(trouble)
     say_unreadable(function, request_id, why)
@@ -73,6 +99,31 @@ def say_unreadable(function: str, request_id: UUID, why: str) -> None:
         function=function,
         request_id=str(request_id),
     )
+
+
+def _give_back(function: str, request_id: UUID, database: Database, timeout: timedelta) -> None:
+    """The database may have granted a lease whose answer nobody could use: releases it in the background."""
+    if len(_giving_back) < _MOST_GIVING_BACK:
+        task = asyncio.ensure_future(_release(function, request_id, database, timeout))
+        _giving_back.add(task)
+        task.add_done_callback(_giving_back.discard)
+
+
+async def _release(function: str, request_id: UUID, database: Database, timeout: timedelta) -> None:
+    """Asks more than once: the claim itself may still be on its way. Where even that fails the lease runs out."""
+    with process.work():
+        for pause in _RELEASE_AFTER_SECONDS:
+            await process.pause(pause)
+            with suppress(DatabaseTrouble, TimeoutError):
+                if await within(timeout, database.ask(release_refresh_lock(None, request_id))):
+                    log(
+                        logging.WARNING,
+                        f"Released a lease of {function} that was granted to a hit which could not use it",
+                        action="claim_released",
+                        function=function,
+                        request_id=str(request_id),
+                    )
+                    return
 
 
 async def _quickly(query: Query[Claim], database: Database, timeout: timedelta) -> Claim | None:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import psycopg
-from psycopg import Connection
+from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cronlease.sqlstate import sentence
@@ -53,7 +53,15 @@ def conninfo_of(url: str) -> str:
     shifted = any("@" in str(given.get(part) or "") for part in ("host", "dbname"))
     if shifted or not str(given.get("port") or "0").replace(",", "").isdigit():
         raise Unreachable(_UNREADABLE_URL)
-    return make_conninfo("", **{**_CONNECTION, **given})
+    # Text is sent and read as UTF-8 whatever the role's or the environment's default is.
+    return make_conninfo("", **{**_CONNECTION, **given, "client_encoding": "utf8"})
+
+
+def restyling(conn: Connection[Any] | AsyncConnection[Any]) -> str | None:
+    """What to send on a new connection so that times can be read; None where the server writes them as ISO already,
+    which it has said without being asked. A pooler keeps this setting for its client."""
+    style = conn.pgconn.parameter_status(b"DateStyle") or b""
+    return None if style.startswith(b"ISO") else "set datestyle to iso"
 
 
 def place_of(url: str) -> str:
@@ -69,7 +77,10 @@ def place_of(url: str) -> str:
 def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]:
     """A plain connection in autocommit mode; the caller closes it."""
     try:
-        return Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)
+        conn = Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)
+        if statement := restyling(conn):
+            conn.execute(statement)
+        return conn
     except psycopg.Error as error:
         raise Unreachable(sentence(error)) from error
 

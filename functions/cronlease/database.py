@@ -6,6 +6,7 @@ may import psycopg is listed in tests/unit/test_house.py.
 
 import asyncio
 import functools
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable
@@ -16,9 +17,10 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.conninfo import connect_plain, conninfo_of
+from cronlease.conninfo import connect_plain, conninfo_of, restyling
+from cronlease.logs import log
 from cronlease.pool import Pool
-from cronlease.sqlstate import meaning, sentence
+from cronlease.sqlstate import meaning, sentence, unreadable
 from cronlease.swift import SwiftConnection
 from cronlease.trouble import ConnectionLost, NoneFree, Unreachable
 from cronlease.wall import Query
@@ -45,20 +47,23 @@ async def ask(conn: AsyncConnection[Any], query: Query[T]) -> T:
     try:
         cursor = conn.kept if isinstance(conn, PooledConnection) else conn.cursor()
         await cursor.execute(query.text, query.params)
-        row = await cursor.fetchone()
     except psycopg.Error as error:
         raise meaning(error, lost=conn.closed) from error
-    assert row is not None, "each of our functions answers one row"
-    return query.read(row)
+    try:
+        return query.read(await cursor.fetchone() or ())
+    except Exception as error:
+        raise unreadable(error) from error
 
 
 def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
     try:
-        row = conn.execute(query.text, query.params).fetchone()
+        cursor = conn.execute(query.text, query.params)
     except psycopg.Error as error:
         raise meaning(error, lost=conn.closed) from error
-    assert row is not None, "each of our functions answers one row"
-    return query.read(row)
+    try:
+        return query.read(cursor.fetchone() or ())
+    except Exception as error:
+        raise unreadable(error) from error
 
 
 def ask_apart(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
@@ -232,7 +237,10 @@ class Database:
             conn = await PooledConnection.connect(
                 conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
             )
+            conn.add_notice_handler(_tell)
             try:
+                if statement := restyling(conn):
+                    await conn.execute(statement)
                 if self._pooler_unknown:
                     await self._look_for_a_pooler(conn)
                 # Another one may have found out while this one was being opened.
@@ -252,6 +260,12 @@ class Database:
         if row is None or row[0] != conn.info.backend_pid:
             self._prepare_after = None
         self._pooler_unknown = False
+
+
+def _tell(notice: psycopg.errors.Diagnostic) -> None:
+    """What our functions have to say beside their answer: of a frozen run, and who must end it."""
+    if notice.sqlstate == "CL005":
+        log(logging.WARNING, f"A run stood still: {notice.message_primary}", action="frozen_run")
 
 
 async def _close(conn: AsyncConnection[Any]) -> None:

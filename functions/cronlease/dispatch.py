@@ -159,6 +159,7 @@ class Dispatcher:
             [job.limits.lease for job in jobs],
             [job.backoff.band.high for job in jobs],
             trigger=trigger,
+            max_run=self._settings.limits().max_run,
             parent=cascade.parent(),
         )
         return await claim(DOOR, request_id, query, self._database, self._settings, self._acquire, self._own_rows)

@@ -18,6 +18,9 @@ MOST_BYTES = 64 * 1024
 _BODY_SECONDS = 5.0
 _HEADER_LENGTH = 500
 _FIELD_LENGTH = 50
+# As args_mistake of schema/functions has them.
+_MOST_LEVELS = 200
+_LARGEST = 1e300
 
 
 class Refused(Exception):
@@ -114,7 +117,20 @@ def unstorable(args: dict[str, Any]) -> str | None:
     except ValueError:
         return "a number that large cannot be stored"
     # Not where the backslash itself is meant.
-    return said if "\\u0000" in text.replace("\\\\", "") else None
+    return said if "\\u0000" in text.replace("\\\\", "") else _out_of_bounds(args)
+
+
+def _out_of_bounds(args: dict[str, Any]) -> str | None:
+    """What args_mistake would refuse, said before anything is asked."""
+    values: list[Any] = [args]
+    for _ in range(_MOST_LEVELS + 1):
+        if any(isinstance(value, int | float) and abs(value) >= _LARGEST for value in values):
+            return "a number that large cannot be stored"
+        parts = [
+            value.values() if isinstance(value, dict) else value for value in values if isinstance(value, dict | list)
+        ]
+        values = [each for part in parts for each in part]
+    return f"nested more than {_MOST_LEVELS} levels deep" if values else None
 
 
 @functools.cache

@@ -196,6 +196,7 @@ async def run_once(
         function,
         request_id,
         limits.lease,
+        max_run=limits.max_run,
         force=hit.force,
         trigger=hit.trigger,
         job_name=hit.job_name,

@@ -29,6 +29,10 @@ PLATFORM_MARKS = (
 )
 _EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
+# As schema/functions has them.
+_LONGEST_LEASE = timedelta(days=1)
+_LONGEST_BACKOFF = timedelta(days=400)
+_SHORTEST_RETENTION = timedelta(hours=1)
 
 
 class SettingsError(ValueError):
@@ -111,6 +115,15 @@ class Settings(NamedTuple):
         lease, band = lease or self.lease, backoff or self.backoff
         if lease < timedelta(seconds=1):
             raise SettingsError(f"CRONLEASE_LEASE is {written(lease)}: a lease is at least 1s")
+        if lease > _LONGEST_LEASE:
+            raise SettingsError(f"CRONLEASE_LEASE is {written(lease)}: a lease is at most {written(_LONGEST_LEASE)}")
+        if self.retention < _SHORTEST_RETENTION:
+            least = written(_SHORTEST_RETENTION)
+            raise SettingsError(f"CRONLEASE_RETENTION is {written(self.retention)}: history is kept at least {least}")
+        for name, longest in (("CRONLEASE_BACKOFF", band.high), ("CRONLEASE_BACKOFF_CAP", self.backoff_cap)):
+            if longest is not None and longest > _LONGEST_BACKOFF:
+                most = written(_LONGEST_BACKOFF)
+                raise SettingsError(f"{name} is {written(longest)}: a failure costs at most {most}")
         if self.acquire_timeout is not None and self.acquire_timeout > lease:
             raise _unfit("CRONLEASE_ACQUIRE_TIMEOUT", self.acquire_timeout, "at most", "CRONLEASE_LEASE", lease)
         if self.max_run is not None and self.acquire_timeout is not None and self.max_run <= self.acquire_timeout:

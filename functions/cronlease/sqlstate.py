@@ -4,6 +4,7 @@ import psycopg
 
 from cronlease.trouble import (
     AlreadyThere,
+    Ambiguous,
     ConnectionLost,
     Contended,
     DatabaseTrouble,
@@ -13,6 +14,7 @@ from cronlease.trouble import (
     SchemaMissing,
     StillRunning,
     UnknownSchedule,
+    Unreadable,
 )
 
 _MEANING: dict[str, type[DatabaseTrouble]] = {
@@ -27,6 +29,7 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
     "42P01": SchemaMissing,
     "42703": SchemaMissing,
     "42501": NotPermitted,
+    "42725": Ambiguous,
     "42P13": Mismatch,
     "42P16": Mismatch,
     # The schema was migrated under a prepared statement: as good as a lost connection, a new one has the new plan.
@@ -39,6 +42,11 @@ def meaning(error: psycopg.Error, *, lost: bool) -> DatabaseTrouble:
     """What the error says about the lease; one of the classes of trouble.py."""
     kind = _MEANING.get(error.sqlstate or "", ConnectionLost if lost else DatabaseTrouble)
     return kind(sentence(error))
+
+
+def unreadable(error: Exception) -> Unreadable:
+    """For an answer that Python cannot read, whatever the reason: a number too long, JSON too deep, a year 20000."""
+    return Unreadable(f"the database's answer cannot be read: {' '.join(str(error).split())[:200]}")
 
 
 def sentence(error: psycopg.Error) -> str:

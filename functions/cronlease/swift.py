@@ -15,6 +15,7 @@ from psycopg import AsyncConnection, Error
 from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus
 
+from cronlease.sqlstate import unreadable
 from cronlease.wall import Query, interval
 
 T = TypeVar("T")
@@ -44,21 +45,25 @@ class SwiftConnection(AsyncConnection[Any]):
 
     async def ask_swiftly(self, query: Query[T], seconds: float) -> T | None:
         """The answer; or None, and the connection given up, when there is anything else to say than a row.
-        Raises TimeoutError; the connection is then of no use, and its pool will see that."""
+        Raises Unreadable, or TimeoutError: the connection is then of no use, and its pool will see that."""
         deadline = asyncio.get_running_loop().time() + seconds
+        known = result = None
         try:
             known = self._known.get(query.text) or await self._prepare(query, deadline)
             if known is not None:
                 parameters = [_WRITTEN[type(value)](value) for value in query.params.values()]
                 self.pgconn.send_query_prepared(known.name, parameters)
                 result = await self._result(deadline)
-                if result is not None and result.status == ExecStatus.TUPLES_OK:
-                    known.transformer.set_pgresult(result)
-                    return query.read(known.transformer.load_row(0, tuple))
         except Error:
-            pass
-        self.pgconn.finish()
-        return None
+            result = None
+        if known is None or result is None or result.status != ExecStatus.TUPLES_OK:
+            self.pgconn.finish()
+            return None
+        try:
+            known.transformer.set_pgresult(result)
+            return query.read(known.transformer.load_row(0, tuple))
+        except Exception as error:
+            raise unreadable(error) from error
 
     async def _prepare(self, query: Query[Any], deadline: float) -> Prepared | None:
         known = Prepared(b"cronlease_%d" % len(self._known), Transformer(self))

@@ -104,12 +104,18 @@ class Transaction:
                 "run.commit() and run.transaction() do not nest: leave the one before entering the next"
             )
         limits = self._lease.limits
+        seconds = limits.lease.total_seconds()
         left = timedelta(seconds=max(0.001, self._lease.run_until - time.monotonic()))
         return (
             "begin isolation level read committed;"
             f" set local lock_timeout = {_milliseconds(limits.lock_wait)};"
             f" set local idle_in_transaction_session_timeout = {_milliseconds(limits.idle_in_transaction)};"
-            f" set local statement_timeout = {_milliseconds(left)}"
+            f" set local statement_timeout = {_milliseconds(left)};"
+            # No limit above ends the wait for a client that has vanished. A live one has a lease's time to read on.
+            f" set local tcp_user_timeout = {_milliseconds(limits.lease)};"
+            f" set local tcp_keepalives_idle = {max(1, min(10, int(seconds / 4)))};"
+            f" set local tcp_keepalives_interval = {max(1, min(5, int(seconds / 8)))};"
+            " set local tcp_keepalives_count = 3"
         )
 
     def _entered(self, conn: Any, transaction: str) -> Any:

@@ -11,9 +11,11 @@ DatabaseTrouble
  +-- StillRunning       not while a run holds the row's lease
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
  +-- LeaseLost          the lease is not, or no longer, this run's
+ +-- Ambiguous          somebody else's function has the name of ours, and fits as well
  +-- CommitUnknown      the commit was sent and its answer never came
  +-- NoneFree           all connections that jobs may have are in use, and this job holds one of them
  +-- LeftOutside        a block was left outside the transaction that it opened
+ +-- Unreadable         an answer came, and it holds what Python cannot read
 TimeIsUp                the run is older than CRONLEASE_MAX_RUN allows
 """
 
@@ -51,6 +53,9 @@ class Mismatch(DatabaseTrouble): ...
 class LeaseLost(DatabaseTrouble): ...
 
 
+class Ambiguous(DatabaseTrouble): ...
+
+
 class CommitUnknown(DatabaseTrouble): ...
 
 
@@ -58,6 +63,9 @@ class NoneFree(DatabaseTrouble): ...
 
 
 class LeftOutside(DatabaseTrouble): ...
+
+
+class Unreadable(DatabaseTrouble): ...
 
 
 class TimeIsUp(Exception): ...

@@ -2,6 +2,9 @@
 
 A query is data: whoever has a connection sends it. The wall itself is in schema/functions: every race is closed
 there, none here.
+
+Every parameter is sent with its type. The server chooses among functions of one name by the types of their arguments,
+so an untyped parameter would let somebody else's function be called in the place of ours.
 """
 
 import functools
@@ -14,6 +17,40 @@ from uuid import UUID
 from cronlease.outcome import Counts, Status
 
 T = TypeVar("T")
+
+_TYPES = {
+    "p_function_name": "text",
+    "p_request_id": "uuid",
+    "p_parent_request_id": "uuid",
+    "p_fence": "bigint",
+    "p_lease": "interval",
+    "p_leases": "interval[]",
+    "p_backoff": "interval",
+    "p_backoffs": "interval[]",
+    "p_max_run": "interval",
+    "p_delay": "interval",
+    "p_retention": "interval",
+    "p_older_than": "interval",
+    "p_at": "timestamptz",
+    "p_force": "boolean",
+    "p_replace": "boolean",
+    "p_trigger": "text",
+    "p_job_name": "text",
+    "p_schedule_time": "text",
+    "p_action": "text",
+    "p_actions": "text[]",
+    "p_args": "jsonb",
+    "p_with_args": "boolean",
+    "p_every": "text",
+    "p_reason": "text",
+    "p_status": "text",
+    "p_error": "text",
+    "p_fetched": "bigint",
+    "p_inserted": "bigint",
+    "p_updated": "bigint",
+    "p_unchanged": "bigint",
+    "p_closed": "bigint",
+}
 
 
 class Query(NamedTuple, Generic[T]):
@@ -58,6 +95,7 @@ def acquire_refresh_lock(
     request_id: UUID,
     lease: timedelta,
     *,
+    max_run: timedelta | None = None,
     force: bool = False,
     trigger: str = "manual",
     job_name: str | None = None,
@@ -67,13 +105,15 @@ def acquire_refresh_lock(
     actions: Collection[str] | None = None,
     parent: UUID | None = None,
 ) -> Query[Claim]:
-    """What a hit did not say is left to the function's defaults: a plain hit sends four parameters."""
+    """What a hit did not say is left to the function's defaults: a plain hit sends five parameters."""
     params: dict[str, Any] = {
         "p_function_name": function_name,
         "p_request_id": request_id,
         "p_lease": lease,
         "p_backoff": backoff,
     }
+    if max_run is not None:
+        params["p_max_run"] = max_run
     if trigger != "manual":
         params |= {"p_trigger": trigger, "p_job_name": job_name, "p_schedule_time": schedule_time}
     if force:
@@ -94,6 +134,7 @@ def claim_due_refresh(
     backoffs: Sequence[timedelta],
     *,
     trigger: str,
+    max_run: timedelta | None = None,
     parent: UUID | None = None,
 ) -> Query[Claim]:
     """Leases and backoffs run parallel to the actions."""
@@ -104,9 +145,11 @@ def claim_due_refresh(
         "p_backoffs": _array(tuple(map(interval, backoffs))),
         "p_trigger": trigger,
     }
+    if max_run is not None:
+        params["p_max_run"] = max_run
     if parent is not None:
         params["p_parent_request_id"] = parent
-    return Query(call("claim_due_refresh", tuple(params)), params, _read_claim)
+    return Query(call("claim_due_refresh", tuple(params), _DUE_CLAIM), params, _read_due_claim)
 
 
 def due_refreshes(actions: Collection[str]) -> Query[Due]:
@@ -116,31 +159,21 @@ def due_refreshes(actions: Collection[str]) -> Query[Due]:
 
 def ensure_schedule(function_name: str) -> Query[str]:
     """Answers created, exists or locked."""
-    return Query(
-        "select public.ensure_schedule(p_function_name => %(name)s)",
-        {"name": function_name},
-        lambda row: str(row[0]),
-    )
+    params = {"p_function_name": function_name}
+    return Query(call("ensure_schedule", tuple(params)), params, lambda row: str(row[0]))
 
 
 def renew_refresh_lock(function_name: str, request_id: UUID, fence: int, lease: timedelta) -> Query[str]:
     """Answers renewed, busy or lost."""
-    return Query(
-        "select public.renew_refresh_lock(p_function_name => %(name)s, p_request_id => %(id)s,"
-        " p_fence => %(p_fence)s, p_lease => %(lease)s)",
-        {"name": function_name, "id": request_id, "p_fence": fence, "lease": lease},
-        lambda row: str(row[0]),
-    )
+    params = {"p_function_name": function_name, "p_request_id": request_id, "p_fence": fence, "p_lease": lease}
+    return Query(call("renew_refresh_lock", tuple(params)), params, lambda row: str(row[0]))
 
 
 def assert_lease(function_name: str, request_id: UUID, fence: int) -> Query[str]:
     """Answers the ID of the transaction that has locked the row, for only_in."""
-    return Query(
-        "select public.assert_lease(p_function_name => %(name)s, p_request_id => %(id)s, p_fence => %(fence)s),"
-        " pg_catalog.pg_current_xact_id()::pg_catalog.text",
-        {"name": function_name, "id": request_id, "fence": fence},
-        lambda row: str(row[1]),
-    )
+    params = {"p_function_name": function_name, "p_request_id": request_id, "p_fence": fence}
+    text = call("assert_lease", tuple(params), "pg_catalog.pg_current_xact_id()::pg_catalog.text")
+    return Query(text, params, lambda row: str(row[0]))
 
 
 def only_in(transaction: str, query: Query[T]) -> Query[T]:
@@ -191,27 +224,38 @@ def finish_refresh_run(
     return Query(text, params, lambda row: Finish(Status(row[0]), row[1]))
 
 
-def release_refresh_lock(function_name: str, request_id: UUID) -> Query[bool]:
-    return Query(
-        "select public.release_refresh_lock(p_function_name => %(name)s, p_request_id => %(id)s)",
-        {"name": function_name, "id": request_id},
-        lambda row: bool(row[0]),
-    )
+def release_refresh_lock(function_name: str | None, request_id: UUID) -> Query[bool]:
+    """Without a name: whichever row the request has claimed."""
+    params = {"p_function_name": function_name, "p_request_id": request_id}
+    return Query(call("release_refresh_lock", tuple(params)), params, lambda row: bool(row[0]))
 
 
-def read_refresh_status() -> Query[dict[str, Any]]:
-    return Query("select public.read_refresh_status()", {}, lambda row: dict(row[0]))
+def read_refresh_status(*, args: bool = True) -> Query[dict[str, Any]]:
+    """Args: those of the runs, too, which are not for every eye."""
+    params = {"p_with_args": args}
+    return Query(call("read_refresh_status", tuple(params)), params, lambda row: dict(row[0]))
+
+
+# The interval is asked for in seconds: how one is written depends on the session's IntervalStyle.
+_DUE_CLAIM = ", ".join(
+    "extract(epoch from due_in)::double precision" if name == "due_in" else name for name in Claim._fields
+)
 
 
 @functools.cache
-def call(function: str, names: tuple[str, ...]) -> str:
+def call(function: str, names: tuple[str, ...], columns: str = "*") -> str:
     """The call with just these arguments; a short one is quicker to send, and the defaults stay in one place."""
-    given = ", ".join(f"{name} => %({name})s" for name in names)
-    return f"select * from public.{function}({given})"  # noqa: S608 (the names are this module's own)
+    given = ", ".join(f"{name} => %({name})s::{_TYPES[name]}" for name in names)
+    return f"select {columns} from public.{function}({given})"  # noqa: S608 (the names are this module's own)
 
 
 def _read_claim(row: tuple[Any, ...]) -> Claim:
     return Claim(*row)
+
+
+def _read_due_claim(row: tuple[Any, ...]) -> Claim:
+    claim = Claim(*row)
+    return claim if row[-1] is None else claim._replace(due_in=timedelta(seconds=row[-1]))
 
 
 @functools.cache

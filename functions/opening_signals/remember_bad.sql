@@ -7,7 +7,7 @@ set definition = r.definition,
     etag = case when g.same then s.etag end,
     last_modified = case when g.same then s.last_modified end,
     next_fetch_at = transaction_timestamp() + r.delay
-from jsonb_to_recordset(%(results)s) as r (name text, definition text, error text, delay interval)
+from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, error text, delay interval)
 join lateral (
   select
     o.definition = r.definition as same,

@@ -9,5 +9,5 @@ set definition = r.definition,
     etag = r.etag,
     last_modified = r.last_modified,
     next_fetch_at = null
-from jsonb_to_recordset(%(results)s) as r (name text, definition text, items bigint, etag text, last_modified text)
+from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, items bigint, etag text, last_modified text)
 where s.name = r.name

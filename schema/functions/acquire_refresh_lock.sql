@@ -13,6 +13,7 @@ create or replace function public.acquire_refresh_lock(
   p_backoff interval default '30 minutes',
   p_parent_request_id uuid default null,
   p_actions text[] default null,
+  p_max_run interval default null,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -29,6 +30,8 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
+  v_overdue boolean;
+  v_stuck text;
 begin
   select
     false,
@@ -41,7 +44,8 @@ begin
   from public.refresh_rows s
   where s.function_name = p_function_name;
   if reason is null then
-    select t.* into acquired, reason, fence, locked_by, locked_until, next_run_at, action, args, every, failures
+    select t.*
+    into acquired, reason, fence, locked_by, locked_until, next_run_at, action, args, every, failures, v_overdue
     from public.take_refresh_lock(
       p_function_name => p_function_name,
       p_request_id => p_request_id,
@@ -53,8 +57,16 @@ begin
       p_args => p_args,
       p_backoff => p_backoff,
       p_parent_request_id => p_parent_request_id,
-      p_actions => p_actions
+      p_actions => p_actions,
+      p_max_run => p_max_run
     ) t;
+    if v_overdue then
+      -- Its client stands still. This hit answers locked all the same; the next one takes over.
+      v_stuck := public.end_refresh_holder(p_function_name => p_function_name, p_locked_by => locked_by);
+      if v_stuck is not null then
+        raise warning '%', v_stuck using errcode = 'CL005';
+      end if;
+    end if;
   end if;
 end
 $$;

@@ -1,6 +1,5 @@
--- Claims the oldest due row of these actions for one run, or says when there will be one. The rows are found by
--- plain reads; each race is decided by take_refresh_lock, and a row that somebody else is claiming is passed.
--- Null actions are all there are. The same request asking again gets the row that it holds.
+-- Claims the oldest due row of these actions for one run, or says when there will be one: take_due_refresh does. With
+-- the rights of the caller it ends the backend of a frozen run that was in the way; the next claim takes that row.
 create or replace function public.claim_due_refresh(
   p_request_id uuid,
   p_lease interval default '5 minutes',
@@ -10,6 +9,7 @@ create or replace function public.claim_due_refresh(
   p_backoffs interval[] default null,
   p_trigger text default 'run_due',
   p_parent_request_id uuid default null,
+  p_max_run interval default null,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -24,153 +24,32 @@ create or replace function public.claim_due_refresh(
   out due_in interval
 )
 language plpgsql
-security definer
-set search_path = pg_catalog, pg_temp
-set lock_timeout = '2s'
--- Every row is found at one end of an index. Where statistics are old or none, the planner must not read or sort
--- the table instead; and what it then reckons must not make it compile the query.
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
-set jit = off
--- One plan serves every call: making one costs more than the claim.
-set plan_cache_mode = force_generic_plan
 as $$
-#variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
-  v_actions text[] := p_actions;
-  v_after timestamptz[];
-  v_after_id integer[];
-  v_next record;
-  v_holds boolean;
-  v_tried integer := 0;
+  v_overdue_name text;
+  v_overdue_holder text;
+  v_stuck text;
 begin
-  acquired := false;
-  select r.function_name, r.action, s.locked_by = p_request_id::text as holds into v_next
-  from public.refresh_runs r
-  left join public.refresh_schedule s on s.function_name = r.function_name
-  where r.request_id = p_request_id;
-  v_holds := found;
-  if v_holds and v_next.holds is not true then
-    -- This request has had its run, and a request is one run: ask with another.
-    reason := 'locked';
-    due_in := '0';
-    return;
-  end if;
-
-  if v_actions is null then
-    -- The actions of the oldest rows: the oldest of all is among theirs.
-    v_actions := array(
-      select distinct oldest.action
-      from (
-        select s.action
-        from public.refresh_schedule s
-        where s.completed_at is null
-          and s.paused_at is null
-          and (s.locked_until is null or s.locked_until <= v_now)
-          and (s.every is null or public.is_band(s.every))
-        order by s.next_run_at nulls first
-        limit 100
-      ) oldest
-    );
-  end if;
-  v_after := array_fill('-infinity'::timestamptz, array[cardinality(v_actions)]);
-  v_after_id := array_fill(0, array[cardinality(v_actions)]);
-
-  loop
-    if not v_holds then
-      select due.function_name, due.action, due.id, due.at, wanted.place into v_next
-      from unnest(v_actions, v_after, v_after_id) with ordinality as wanted (action, after, after_id, place)
-      cross join lateral (
-        select s.function_name, s.action, s.id, coalesce(s.next_run_at, '-infinity') as at
-        from public.refresh_schedule s
-        where s.completed_at is null
-          and s.paused_at is null
-          and s.action = wanted.action
-          and (coalesce(s.next_run_at, '-infinity'), s.id) > (wanted.after, wanted.after_id)
-          and coalesce(s.next_run_at, '-infinity') <= v_now
-          and (s.locked_until is null or s.locked_until <= v_now)
-          and (s.every is null or public.is_band(s.every))
-        order by coalesce(s.next_run_at, '-infinity'), s.id
-        limit 1
-      ) due
-      order by due.at, due.id
-      limit 1;
-      exit when not found;
+  select t.*
+  into
+    acquired, reason, fence, locked_by, locked_until, next_run_at, action, args, every, failures,
+    function_name, due_in, v_overdue_name, v_overdue_holder
+  from public.take_due_refresh(
+    p_request_id => p_request_id,
+    p_lease => p_lease,
+    p_actions => p_actions,
+    p_leases => p_leases,
+    p_backoff => p_backoff,
+    p_backoffs => p_backoffs,
+    p_trigger => p_trigger,
+    p_parent_request_id => p_parent_request_id,
+    p_max_run => p_max_run
+  ) t;
+  if v_overdue_name is not null then
+    v_stuck := public.end_refresh_holder(p_function_name => v_overdue_name, p_locked_by => v_overdue_holder);
+    if v_stuck is not null then
+      raise warning '%', v_stuck using errcode = 'CL005';
     end if;
-
-    select c.* into acquired, reason, fence, locked_by, locked_until, next_run_at, action, args, every, failures
-    from public.take_refresh_lock(
-      p_function_name => v_next.function_name,
-      p_request_id => p_request_id,
-      p_lease => coalesce(p_leases[array_position(p_actions, v_next.action)], p_lease),
-      p_force => false,
-      p_trigger => p_trigger,
-      p_job_name => null,
-      p_schedule_time => null,
-      p_args => null,
-      p_backoff => coalesce(p_backoffs[array_position(p_actions, v_next.action)], p_backoff),
-      p_parent_request_id => p_parent_request_id,
-      -- Only as what it was read: another action may want another lease.
-      p_actions => array[v_next.action]
-    ) c;
-    if acquired then
-      function_name := v_next.function_name;
-      return;
-    end if;
-    exit when v_holds;
-    -- Another dispatcher is claiming this row, or has; the next one may be free.
-    v_tried := v_tried + 1;
-    exit when v_tried >= 1000;
-    v_after[v_next.place] := v_next.at;
-    v_after_id[v_next.place] := v_next.id;
-  end loop;
-
-  locked_by := null;
-  locked_until := null;
-  next_run_at := null;
-  if v_tried > 0 or v_holds then
-    reason := 'locked';
-    due_in := '0';
-    return;
-  end if;
-  reason := 'not_due';
-  -- A free row comes due at its time, and one that runs not before its lease ends, should nobody finish it.
-  select min(coming.at) into next_run_at
-  from (
-    select due.at
-    from unnest(v_actions) as wanted (action)
-    cross join lateral (
-      select coalesce(s.next_run_at, '-infinity') as at
-      from public.refresh_schedule s
-      where s.completed_at is null
-        and s.paused_at is null
-        and s.action = wanted.action
-        and coalesce(s.next_run_at, '-infinity') > v_now
-        and (s.locked_until is null or s.locked_until <= v_now)
-        and (s.every is null or public.is_band(s.every))
-      order by coalesce(s.next_run_at, '-infinity'), s.id
-      limit 1
-    ) due
-    union all
-    select greatest(running.locked_until, running.next_run_at)
-    from (
-      select s.*
-      from public.refresh_schedule s
-      where s.locked_until > v_now
-      order by s.locked_until
-      limit 100
-    ) running
-    where running.completed_at is null
-      and running.paused_at is null
-      and (p_actions is null or running.action = any (p_actions))
-      and (running.every is null or public.is_band(running.every))
-  ) coming
-  -- Clients cannot read a time beyond these.
-  where coming.at between '0001-01-02' and '9999-12-30';
-  if next_run_at is not null then
-    due_in := greatest(next_run_at - clock_timestamp(), interval '0');
   end if;
 end
 $$;

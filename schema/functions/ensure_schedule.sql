@@ -11,11 +11,16 @@ security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
+declare
+  v_mistake text := public.args_mistake(p_args => p_args);
 begin
+  if v_mistake is not null then
+    raise exception '%', v_mistake using errcode = '22023';
+  end if;
   if exists (select from public.refresh_schedule s where s.function_name = p_function_name) then
     return 'exists';
   end if;
-  if not pg_try_advisory_xact_lock(2, hashtext(p_function_name)) then
+  if not pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name)) then
     return 'locked';
   end if;
   -- A row that was deleted and comes back goes on counting: no old holder can match its fence.

@@ -1,7 +1,8 @@
 -- Closes the run, frees the lease and writes the next run time, or raises when the lease is not ours, so
 -- that the caller's transaction rolls back. The fence decides, not the clock: late but not replaced may
 -- commit. A run that this request already closed keeps its recorded end, whatever is said now: that is how
--- a commit whose answer was lost is resolved.
+-- a commit whose answer was lost is resolved. A delay or a retention out of bounds is cut to them: the end must be
+-- written all the same.
 create or replace function public.finish_refresh_run(
   p_function_name text,
   p_request_id uuid,
@@ -28,6 +29,9 @@ declare
   v_now timestamptz;
   v_id integer;
   v_done boolean := p_status in ('success', 'partial');
+  v_most interval := case when p_status = 'failed' then interval '400 days' else interval '3650 days' end;
+  v_delay interval := case when p_delay > v_most then v_most else coalesce(p_delay, interval '0') end;
+  v_retention interval := case when p_retention < interval '1 hour' then interval '1 hour' else p_retention end;
 begin
   if p_status is null or p_status not in ('success', 'partial', 'failed', 'interrupted') then
     raise exception 'a run ends as success, partial, failed or interrupted, not %', p_status
@@ -62,7 +66,7 @@ begin
         when s.once and v_done then null
         -- Not its fault: it keeps its place among those that are due.
         when p_status = 'interrupted' and coalesce(s.next_run_at <= v_now, true) then s.next_run_at
-        else v_now + coalesce(p_delay, interval '0')
+        else v_now + v_delay
       end,
       completed_at = case when s.once and v_done then v_now end,
       last_run_at = v_now,
@@ -97,13 +101,13 @@ begin
     where old.function_name = p_function_name
     order by old.fence
     limit 1
-  ) < v_now - p_retention then
+  ) < v_now - v_retention then
     delete from public.refresh_runs r
     where r.request_id in (
       select old.request_id
       from public.refresh_runs old
       where old.function_name = p_function_name
-        and old.started_at < v_now - p_retention
+        and old.started_at < v_now - v_retention
         and old.request_id <> p_request_id
       order by old.fence
       limit 100

@@ -1,9 +1,10 @@
 -- The schedules and the newest runs as one document, for GET /status: one round trip, and quick with a million
 -- schedules. Of many it shows those that run, then those that are due next, then what is paused, then the ones
--- that completed last.
+-- that completed last. The args of the runs only where p_with_args says so: they may be for fewer eyes.
 create or replace function public.read_refresh_status(
   p_runs integer default 20,
-  p_schedules integer default 100
+  p_schedules integer default 100,
+  p_with_args boolean default true
 ) returns jsonb
 language sql
 stable
@@ -68,7 +69,13 @@ as $$
     ),
     'runs', coalesce(
       (
-        select jsonb_agg(to_jsonb(r) order by r.started_at desc)
+        select jsonb_agg(
+          case
+            when p_with_args then to_jsonb(r) || jsonb_build_object('args', public.readable_args(p_args => r.args))
+            else to_jsonb(r) - 'args'
+          end
+          order by r.started_at desc
+        )
         from (select * from public.refresh_runs order by started_at desc limit p_runs) r
       ),
       '[]'

@@ -12,6 +12,9 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin
+  if p_lease > interval '1 day' then
+    raise exception 'a lease is at most a day, not %', p_lease using errcode = '22023';
+  end if;
   perform
   from public.refresh_schedule s
   where s.function_name = p_function_name

@@ -28,7 +28,7 @@ declare
     when p_delay < interval '0' then format('a delay must not be negative, as %s is', p_delay)
     when p_delay > interval '36500 days' then format('a delay is at most 36500 days, and %s is longer', p_delay)
     when not public.is_band(p_every) then format('"%s" is no cadence: write 10m, or 10m..15m', p_every)
-    when jsonb_typeof(p_args) <> 'object' then format('args are an object, not %s', left(p_args::text, 40))
+    else public.args_mistake(p_args => p_args)
   end;
   v_fence bigint;
 begin
@@ -36,7 +36,7 @@ begin
     raise exception '%', v_mistake using errcode = '22023';
   end if;
   -- One who ensures the same row is told at once that it is being created, and need not wait for us.
-  perform pg_try_advisory_xact_lock(2, hashtext(p_function_name));
+  perform pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name));
 
   loop
     if not exists (select from public.refresh_schedule s where s.function_name = p_function_name) then

@@ -1,6 +1,6 @@
 -- Claims the row for one run, or says why not: the advisory lock, then the row, then the clock, so that a lease
 -- granted after a wait is never short; a contender never waits. For acquire_refresh_lock, which has mostly seen
--- by then that the row may run, and claim_due_refresh.
+-- by then that the row may run, and take_due_refresh.
 create or replace function public.take_refresh_lock(
   p_function_name text,
   p_request_id uuid,
@@ -13,6 +13,7 @@ create or replace function public.take_refresh_lock(
   p_backoff interval,
   p_parent_request_id uuid,
   p_actions text[],
+  p_max_run interval,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -22,7 +23,8 @@ create or replace function public.take_refresh_lock(
   out action text,
   out args jsonb,
   out every text,
-  out failures integer
+  out failures integer,
+  out overdue boolean
 )
 language plpgsql
 security definer
@@ -34,10 +36,14 @@ as $$
 declare
   v_row public.refresh_schedule;
   v_id integer;
+  v_fence bigint;
   v_action text;
   v_every text;
   v_now timestamptz := clock_timestamp();
   v_orphans integer;
+  v_mistake text;
+  -- Null stays null, which least() would not see to.
+  v_backoff interval := case when p_backoff > interval '400 days' then interval '400 days' else p_backoff end;
 begin
   select
     false,
@@ -47,9 +53,10 @@ begin
     nullif(s.locked_until, 'infinity'),
     nullif(s.next_run_at, 'infinity'),
     s.id,
+    s.fence,
     s.action,
     s.every
-  into acquired, reason, locked_by, locked_until, next_run_at, v_id, v_action, v_every
+  into acquired, reason, locked_by, locked_until, next_run_at, v_id, v_fence, v_action, v_every
   from public.refresh_schedule s
   where s.function_name = p_function_name;
   if reason is not null then
@@ -65,15 +72,23 @@ begin
     reason := 'unknown_action';
     return;
   end if;
-  if p_lease is null or p_lease <= interval '0' then
-    raise exception 'a lease must be longer than zero, not %', p_lease using errcode = '22023';
+  v_mistake := case
+    when p_lease is null or p_lease <= interval '0' then
+      format('a lease must be longer than zero, not %s', coalesce(p_lease::text, 'null'))
+    when p_lease > interval '1 day' then format('a lease is at most a day, not %s', p_lease)
+    when p_max_run not between interval '0' and interval '3650 days' then
+      format('a run takes at most 3650 days, not %s', p_max_run)
+    else public.args_mistake(p_args => p_args)
+  end;
+  if v_mistake is not null then
+    raise exception '%', v_mistake using errcode = '22023';
   end if;
   if not public.is_band(v_every) then
     -- A cadence that cannot be read must be mended by a person before the job may run.
     reason := 'schedule_read_error';
     return;
   end if;
-  if not pg_try_advisory_xact_lock(1, v_id) then
+  if not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id) then
     -- Another hit is claiming this row right now; it wins.
     reason := 'locked';
     return;
@@ -85,6 +100,14 @@ begin
   if not found then
     -- The holder's data transaction has the row; its lock is the exclusion, whatever the clock says.
     reason := 'locked';
+    overdue := exists (
+      select
+      from public.refresh_runs r
+      where r.function_name = p_function_name
+        and r.fence = v_fence
+        and r.status = 'running'
+        and r.overdue_at <= clock_timestamp()
+    );
     return;
   end if;
   v_now := clock_timestamp();
@@ -137,7 +160,7 @@ begin
         abandoned = v_row.abandoned + v_orphans,
         last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
         next_run_at = case
-          when v_row.abandoned + v_orphans >= 3 then v_now + p_backoff
+          when v_row.abandoned + v_orphans >= 3 then v_now + v_backoff
           else v_row.next_run_at
         end
     where s.id = v_id
@@ -151,11 +174,12 @@ begin
 
     insert into public.refresh_runs as r (
       request_id, function_name, action, args, fence,
-      trigger, job_name, schedule_time, parent_request_id, started_at
+      trigger, job_name, schedule_time, parent_request_id, started_at, overdue_at
     )
     values (
       p_request_id, p_function_name, v_row.action, v_row.args || coalesce(p_args, '{}'), v_row.fence,
-      p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now
+      p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now,
+      v_now + p_max_run + p_lease
     )
     returning r.args into args;
   end if;

@@ -1,6 +1,7 @@
 -- An operator's way to break a lease, live or not: it is free at once, its run is closed as abandoned, and its
--- holder can never write again. With a request ID only the lease of that request. Answers who held it, or holds
--- it still. A broken lease is no crash: it is not counted as one.
+-- holder can never write again. A holder that has the row locked, because it is writing or stands still, loses its
+-- backend. With a request ID only the lease of that request. Answers who held it, or holds it still. A broken lease
+-- is no crash: it is not counted as one.
 create or replace function public.unlock_refresh(
   p_function_name text,
   p_request_id uuid default null,
@@ -15,7 +16,11 @@ as $$
 declare
   v_id integer;
   v_fence bigint;
+  v_stuck text := public.end_refresh_holder(p_function_name => p_function_name, p_locked_by => p_request_id::text);
 begin
+  if v_stuck is not null then
+    raise exception '%, then unlock it again', v_stuck using errcode = '55006';
+  end if;
   select s.id, s.fence, s.locked_by, nullif(s.locked_until, 'infinity')
   into v_id, v_fence, locked_by, locked_until
   from public.refresh_schedule s

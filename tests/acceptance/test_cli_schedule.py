@@ -251,6 +251,8 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
         (["schedule", "run", "b", "--args", '{"\\ud800": 1}'], 2, "'--args': text with a NUL or half a character"),
         (["trigger", "--args", '{"a": NaN}'], 2, "'--args': not JSON (NaN is no JSON)"),
         (["trigger", "--args", '{"a": 1e999}'], 2, "'--args': a number that large cannot be stored"),
+        (["trigger", "--args", '{"a": 1e300}'], 2, "'--args': a number that large cannot be stored"),
+        (["trigger", "--args", f'{{"a": {"[" * 201 + "]" * 201}}}'], 2, "'--args': nested more than 200 levels deep"),
         (["trigger", "--args", '{"a": [1234567890123456789.5]}'], 2, "has more digits than a number here can have"),
         (["trigger", "--args", '{"a": 1e-400}'], 2, "has more digits than a number here can have"),
         (["schedule", "create", "b", "--action", "note", "--at", "2001-01-02T03:04Z"], 2, "write a time to come"),
@@ -327,7 +329,7 @@ def test_recover_and_delete_say_what_they_did(room: Room) -> None:
     code, said = refused(room.dsn, "schedule", "delete", "a", "--yes")
     assert (code, said.startswith('Error: "a" is running until ')) == (1, True)
     room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
-    assert says("recover") == {"recovered": 0}, "five minutes unless said otherwise, as in SQL"
-    assert says("recover", "--all") == {"recovered": 1}
+    assert says("recover") == {"recovered": 0, "left": []}, "five minutes unless said otherwise, as in SQL"
+    assert says("recover", "--all") == {"recovered": 1, "left": []}
     assert says("schedule", "delete", "a", "--yes") == {"function": "a", "deleted": True}
     assert room.query("select from refresh_schedule") == []

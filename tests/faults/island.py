@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,19 +32,27 @@ class Island:
 
     def listener(self) -> socket.socket:
         """A port of the island's loopback; what is accepted there is ours to serve."""
-        with ThreadPoolExecutor(1) as visitor:
-            return visitor.submit(self._listen).result()
+        with self.visit():
+            return socket.create_server(("127.0.0.1", 0), backlog=64)
 
-    def _listen(self) -> socket.socket:
-        # Only this thread goes there, and the socket belongs to the network that it was made in.
-        libc = ctypes.CDLL(None, use_errno=True)
-        with Path(f"/proc/{self._pid}/ns/net").open() as network:
-            if libc.setns(network.fileno(), _NEW_NETWORK):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        return socket.create_server(("127.0.0.1", 0), backlog=64)
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """This thread is there for a while: sockets and processes that it makes belong to the island's network."""
+        with Path("/proc/thread-self/ns/net").open() as home, Path(f"/proc/{self._pid}/ns/net").open() as there:
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(home.fileno())
 
     def _loopback(self, word: str) -> None:
         subprocess.run([*self.way, "ip", "link", "set", "lo", word], check=True)
+
+
+def _enter(network: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(network, _NEW_NETWORK):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @contextmanager

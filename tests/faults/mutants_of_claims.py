@@ -23,7 +23,7 @@ _TAKEN: list[Guard] = [
     ),
     (
         "it takes no advisory lock",
-        "not pg_try_advisory_xact_lock(1, v_id)",
+        "not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id)",
         "false",
         advisory.test_the_walls_claim_is_turned_away_by_an_advisory_lock,
     ),
@@ -91,7 +91,7 @@ _TAKEN: list[Guard] = [
     ),
     (
         "abandoned runs cost no backoff",
-        "then v_now + p_backoff",
+        "then v_now + v_backoff",
         "then v_row.next_run_at",
         acquire.test_the_third_abandonment_in_a_row_costs_a_backoff_at_the_claim,
     ),
@@ -182,7 +182,7 @@ _REASONS: list[Guard] = [
     ),
 ]
 
-DUE = "claim_due_refresh"
+DUE = "take_due_refresh"
 _IS_FREE = "          and (s.locked_until is null or s.locked_until <= v_now)\n"
 _AND_READABLE = "          and (s.every is null or public.is_band(s.every))\n        order by coalesce"
 _DUE: list[Guard] = [

@@ -136,7 +136,7 @@ _ENSURE: list[Guard] = [
     ),
     (
         "it waits for one who creates",
-        "not pg_try_advisory_xact_lock(2, hashtext(p_function_name))",
+        "not pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name))",
         "false",
         race.test_creating_the_row_never_waits_for_another_that_creates_it,
     ),
@@ -157,7 +157,7 @@ _CREATE: list[Guard] = [
     ),
     (
         "one who ensures must wait for it",
-        "  perform pg_try_advisory_xact_lock(2, hashtext(p_function_name));\n",
+        "  perform pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name));\n",
         GONE,
         create.test_who_creates_beside_an_open_transaction_gets_its_end,
     ),

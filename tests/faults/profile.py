@@ -46,6 +46,7 @@ SIZES = {
     "P23": Size(1000, 1000, 20_000),  # requests of strangers, for each way to check callers
     "P26": Size(1000, 2000, 200_000),  # fuzzed cadences
     "P29 texts": Size(1000, 1000, 300_000),  # texts that both lexers read
+    "P30": Size(1, 1, 40),  # rounds of all places, as runner and as owner by turns
     "soak": Size(8, 30, 1800),  # seconds
 }
 

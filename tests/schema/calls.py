@@ -168,10 +168,10 @@ def one(conn: psycopg.Connection, text: str, params: Any = None) -> Any:
 
 
 @contextmanager
-def refused(sqlstate: str) -> Iterator[None]:
+def refused(sqlstate: str) -> Iterator[pytest.ExceptionInfo[psycopg.Error]]:
     """The block ends in an error of the database with that SQLSTATE."""
     with pytest.raises(psycopg.Error) as caught:
-        yield
+        yield caught
     assert caught.value.sqlstate == sqlstate, caught.value
 
 

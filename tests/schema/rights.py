@@ -22,7 +22,14 @@ RUNNER = (
     # What acquire_refresh_lock needs of its caller.
     "select function_name, (schedule).args from public.refresh_rows",
     "select public.refresh_skip_reason(s.schedule, gen_random_uuid(), false, now()) from public.refresh_rows s",
-    "select public.take_refresh_lock('free', gen_random_uuid(), '5m', false, '', null, null, null, '1h', null, null)",
+    "select public.take_refresh_lock('free', gen_random_uuid(), '5m', false, '', null, null, null, '1h', null, null,"
+    " null)",
+    # And what claim_due_refresh needs; only the backends of one's own role can be ended.
+    "select public.take_due_refresh(gen_random_uuid(), '5m', null, null, '1h', null, '', null, null)",
+    "select pid from public.refresh_holders",
+    "select public.end_refresh_holder('held')",
+    # A job may ask for the lock of a claim.
+    "select pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), 1)",
     # A job may make schedules, also in place of its own.
     "select public.schedule_action(p_function_name => 'new', p_action => 'work')",
     "select public.schedule_action(p_function_name => 'free', p_action => 'work', p_replace => true)",
@@ -97,6 +104,8 @@ NOBODY = (
     "select public.hold_idle_refresh(p_function_name => 'free', p_error => '')",
     "select public.abandon_refresh_run(p_function_name => 'held', p_fence => 1, p_error => '')",
     "select public.is_band('10m')",
+    "select public.args_mistake('{}')",
+    "select public.readable_args('{}')",
     # More of the job's tables than the job needs.
     "delete from public.opening_signals",
     "truncate public.opening_signals",

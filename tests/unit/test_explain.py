@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cronlease.verbs.backends import Backend
 from cronlease.verbs.rows import Look, PastRun, Schedule
 from cronlease.verbs.sentences import explain
 from cronlease.verbs.table import lines, shown
@@ -18,13 +19,21 @@ def ago(**length: float) -> datetime:
     return NOW - timedelta(**length)
 
 
-def said(*runs: PastRun, known: set[str] | None = None, **row: Any) -> list[str]:
+def said(
+    *runs: PastRun, known: set[str] | None = None, backends: list[Backend] | None = None, **row: Any
+) -> list[str]:
     schedule = Schedule(**{"function_name": "prune", "state": "pending", "due": False, "action": "tidy", **row})
-    return explain(Look(NOW, schedule, list(runs), {}), known, "main.py")
+    return explain(Look(NOW, schedule, list(runs), {}, backends or []), known, "main.py")
 
 
 def past(status: str, error: str | None = None) -> PastRun:
     return PastRun(REQUEST, status, "run_due", ago(minutes=4), None if status == "running" else ago(minutes=3), error)
+
+
+def backend(**more: Any) -> Backend:
+    """One that has waited for its client for a minute."""
+    usual = ("prune", "row", 4711, "prices", "cronlease", True, ago(minutes=1), NOW, NOW + timedelta(minutes=8), True)
+    return Backend(*usual)._replace(**more)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +58,27 @@ def test_it_says_how_the_last_run_ended() -> None:
     assert said(interrupted)[1] == "Its last run was interrupted 3 minutes ago, after 1 minute: it was told to stop."
     forgotten = said(last_run_at=ago(days=40), last_status="partial", last_error="acme was left out", run_count=3)
     assert forgotten[1] == "Its last run left a part of its work out 40 days ago: acme was left out."
+
+
+def test_a_run_that_stands_still_is_told_with_what_ends_it() -> None:
+    row: dict[str, Any] = {"state": "stale", "locked_by": REQUEST, "locked_until": ago(minutes=2), "due": True}
+
+    def told(**more: Any) -> str:
+        return said(past("running"), backends=[backend(**more)], **row)[2]
+
+    assert "its transaction is still open, and until it ends every hit is skipped as locked" in told()
+    assert "backend 4711 of the role prices (cronlease), which has waited for its client since " in told()
+    assert "(in 8 minutes) on a hit that connects as prices ends it; " in told()
+    assert told().endswith("`cronlease schedule unlock prune` ends it now.")
+    assert "; the next hit that connects as prices ends it; " in told(overdue_at=NOW)
+    assert "hit that connects" not in told(overdue_at=None), "an older revision does not say how long it may run"
+    by_hand = "`select pg_terminate_backend(4711)` as prices or as a superuser ends it."
+    assert told(may_end=False).endswith(by_hand)
+    assert "(cronlease);" in told(waits_for_client=None, since=None), "what this role may not see is not said"
+    assert "which has been at work since" in told(waits_for_client=False)
+    claim = said(backends=[backend(holds="claim", overdue_at=None)])[2]
+    assert claim.startswith("Every hit is skipped as locked, because the advisory lock of a claim is held by backend")
+    assert claim.endswith(by_hand)
 
 
 def test_it_says_who_runs_it_now_and_until_when() -> None:

@@ -52,6 +52,10 @@ def test_a_limit_of_the_platform_is_refused_by_its_own_name() -> None:
             {"CRONLEASE_ANNOUNCE_SECONDS": "5", "CRONLEASE_DRAIN_SECONDS": "4"},
             ["CRONLEASE_ANNOUNCE_SECONDS is 5", "CRONLEASE_DRAIN_SECONDS, 4"],
         ),
+        ({"CRONLEASE_LEASE": "25h"}, ["CRONLEASE_LEASE", "at most 1d"]),
+        ({"CRONLEASE_RETENTION": "59m"}, ["CRONLEASE_RETENTION", "at least 1h"]),
+        ({"CRONLEASE_BACKOFF": "1d..401d"}, ["CRONLEASE_BACKOFF", "at most 400d"]),
+        ({"CRONLEASE_BACKOFF_CAP": "401d"}, ["CRONLEASE_BACKOFF_CAP", "at most 400d"]),
     ],
 )
 def test_numbers_that_cannot_hold_together_are_refused_by_name(environment: dict[str, str], names: list[str]) -> None:

@@ -2,7 +2,7 @@
 with free as (
   select s.id
   from public.refresh_schedule s
-  where s.function_name = any(%(functions)s)
+  where s.function_name = any(%(functions)s::text[])
     and (s.locked_until is null or s.locked_until < clock_timestamp())
   for no key update skip locked
 )

@@ -13,23 +13,23 @@ with run as (
       rows between unbounded preceding and 1 preceding
     ) as committed_before
   from public.refresh_runs r
-  where r.started_at >= %(since)s
-    and (r.function_name = any(%(functions)s) or r.action = any(%(actions)s))
+  where r.started_at >= %(since)s::timestamptz
+    and (r.function_name = any(%(functions)s::text[]) or r.action = any(%(actions)s::text[]))
   window history as (partition by r.function_name order by r.fence)
 ),
 schedule as (
   select s.*
   from public.refresh_schedule s
-  where s.function_name = any(%(functions)s) or s.action = any(%(actions)s)
+  where s.function_name = any(%(functions)s::text[]) or s.action = any(%(actions)s::text[])
 ),
 told as (
   select t.key::uuid as request_id, t.value as word
-  from jsonb_each_text(%(told)s) t
+  from jsonb_each_text(%(told)s::jsonb) t
 ),
 finished as (
   select r.function_name, count(*) as runs
   from public.refresh_runs r
-  where r.finished_at >= %(since)s
+  where r.finished_at >= %(since)s::timestamptz
     and r.status in ('success', 'partial', 'failed', 'interrupted')
   group by r.function_name
 ),
@@ -118,7 +118,7 @@ union all
 select 'an opening was written by no committed run', format('%%s %%s', o.source, o.external_id)
 from public.opening_signals o
 cross join lateral (values (o.first_seen_at), (o.changed_at)) as written (at)
-where written.at >= %(since)s
+where written.at >= %(since)s::timestamptz
   and exists (select from run r where r.function_name = 'refresh_opening_signals')
   and not exists (
     select
@@ -140,7 +140,7 @@ from (
 cross join (
   select count(*) as new
   from public.opening_signals o
-  where o.first_seen_at >= %(since)s
+  where o.first_seen_at >= %(since)s::timestamptz
 ) there
 where counted.new <> there.new
   and counted.runs > 0

@@ -9,6 +9,7 @@ from cronlease.database import ask_plain
 from cronlease.migrate import MigrationError, state
 from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble, NotPermitted, SchemaMissing
+from cronlease.verbs.backends import ending, in_the_way, standing
 from cronlease.verbs.drift import MIGRATE, drift
 from cronlease.verbs.finding import Finding, broken, info, ok, warning
 from cronlease.verbs.roles import READER, RUNNER, lacks
@@ -44,6 +45,7 @@ def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | N
         yield from _tried("grants", lambda: _grants(conn, server["role"]))
     if there == "complete":
         yield from _tried("leases", lambda: _leases(conn))
+        yield from _tried("backends", lambda: _backends(conn))
         yield from _tried("cadences", lambda: _cadences(conn))
         if known is not None:
             yield from _tried("actions", lambda: _actions(conn, known))
@@ -76,6 +78,14 @@ def _server(conn: "Connection[Any]", server: dict[str, Any]) -> Iterator[Finding
     if conn.info.server_version < _OLDEST:
         said = f"the server is PostgreSQL {server['version']}, and it takes 14 or newer"
         yield broken("server", said, "upgrade the server, or take a newer one")
+    if server["open_schema"]:
+        said = "everybody may create things in the schema public, also functions with the names of ours"
+        yield warning("server", said, "run `revoke create on schema public from public` as the owner of the database")
+    if server["encoding"] != "UTF8":
+        said = f"the database is encoded as {server['encoding']}: text with other characters fails, or is misread"
+        yield warning(
+            "server", said, "use a database made with `create database ... encoding 'UTF8' template template0`"
+        )
     if server["read_only"]:
         yield broken("server", "the database is read-only", "connect to the primary, not to a standby or a replica")
 
@@ -143,11 +153,23 @@ def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
         yield ok("grants", f"{role} may do all that a run needs")
 
 
+def _backends(conn: "Connection[Any]") -> Iterator[Finding]:
+    """Those that keep every hit of a schedule away for longer than a claim or a lease lasts."""
+    found = in_the_way(conn)
+    for each in found:
+        what = "its row" if each.holds == "row" else "the advisory lock of a claim"
+        said = f'every hit of "{each.function_name}" is skipped as locked: {what} is held by {standing(each)}'
+        yield warning("backends", said, ending(each))
+    if not found:
+        yield ok("backends", "no backend keeps a schedule from running")
+
+
 def _leases(conn: "Connection[Any]") -> Iterator[Finding]:
     stale = _ask(conn, "leases")
     if stale["count"]:
         said = f"{counted(stale['count'], 'lease')} ran out before the run finished: {_names(stale)}"
-        yield warning("leases", said, "run `cronlease recover --all`, or wait: the next hit takes over")
+        fix = "run `cronlease recover --all`, or wait: the next hit takes over, unless a backend has the row locked"
+        yield warning("leases", said, fix)
     else:
         yield ok("leases", "no lease has run out under its run")
 

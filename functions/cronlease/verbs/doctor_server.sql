@@ -11,5 +11,7 @@ select jsonb_build_object(
     from pg_catalog.pg_namespace n
     where n.nspname = 'public'
       and has_schema_privilege(n.oid, 'create')
-  )
+  ),
+  'encoding', current_setting('server_encoding'),
+  'open_schema', has_schema_privilege('public', 'public', 'create')
 )

@@ -11,7 +11,7 @@ from (
     format('drop function public.%%I(%%s)', p.proname, pg_get_function_identity_arguments(p.oid)) as removal
   from pg_catalog.pg_proc p
   join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-  where p.proname = any (%(names)s)
+  where p.proname = any (%(names)s::text[])
     and p.prokind = 'f'
     and n.oid in ('public'::regnamespace, pg_my_temp_schema())
   union all
@@ -28,7 +28,7 @@ from (
     format('drop view public.%%I', c.relname)
   from pg_catalog.pg_class c
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-  where c.relname = any (%(names)s)
+  where c.relname = any (%(names)s::text[])
     and c.relkind = 'v'
     and n.oid in ('public'::regnamespace, pg_my_temp_schema())
 ) found

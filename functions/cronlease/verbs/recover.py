@@ -8,6 +8,8 @@ import click
 from cronlease.database import ask_plain
 from cronlease.schedule import recover_stale_dispatches
 from cronlease.verbs import options, show
+from cronlease.verbs.backends import ending, in_the_way, standing
+from cronlease.verbs.table import shown
 from cronlease.verbs.words import counted
 
 if TYPE_CHECKING:
@@ -28,8 +30,15 @@ def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, 
         older_than = timedelta(0)
     with toolbox.connection() as conn:
         cleared = ask_plain(conn, recover_stale_dispatches(older_than))
+        left = [each for each in in_the_way(conn) if each.holds == "row"]
     none = (
         "no lease of that age has run out: --all looks at those of any age" if older_than else "no lease has run out"
     )
+    if left:
+        none = "no lease could be cleared"
     said = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
-    show.say({"recovered": cleared}, said, in_json=as_json)
+    document = {"recovered": cleared, "left": [each.function_name for each in left]}
+    show.say(document, said, in_json=as_json)
+    for each in left:
+        why = f'a run of "{each.function_name}" still has its row locked in {standing(each)}'
+        click.echo(shown(f"{why}; {ending(each)}."), err=True)

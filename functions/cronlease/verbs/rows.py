@@ -11,6 +11,7 @@ import click
 
 from cronlease.database import ask_plain
 from cronlease.trouble import UnknownSchedule
+from cronlease.verbs.backends import Backend, in_the_way
 from cronlease.verbs.table import shown
 from cronlease.wall import Query
 
@@ -58,12 +59,14 @@ class PastRun(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One schedule, its newest runs and what time it was in the database; `as_json` is all the database said."""
+    """One schedule, its newest runs, the backends in its way and what time it was in the database; `as_json` is all
+    that the database said of the schedule."""
 
     now: datetime
     schedule: Schedule
     runs: list[PastRun]
     as_json: dict[str, Any]
+    backends: list[Backend]
 
 
 def look(conn: "Connection[Any]", name: str, *, runs: int = 5) -> Look:
@@ -72,7 +75,8 @@ def look(conn: "Connection[Any]", name: str, *, runs: int = 5) -> Look:
     if found["schedule"] is None:
         raise UnknownSchedule(name)
     past = [PastRun(**{field: _read(field, run[field]) for field in PastRun._fields}) for run in found["runs"]]
-    return Look(datetime.fromisoformat(found["now"]), read_schedule(found["schedule"]), past, found)
+    now, schedule = datetime.fromisoformat(found["now"]), read_schedule(found["schedule"])
+    return Look(now, schedule, past, found, in_the_way(conn, name))
 
 
 def listed(conn: "Connection[Any]", state: str | None, limit: int) -> tuple[datetime, list[Schedule], list[Any]]:

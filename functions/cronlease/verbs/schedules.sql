@@ -8,5 +8,5 @@ from (
   from public.refresh_status s
   where s.state = coalesce(%(state)s::text, s.state)
   order by s.completed_at is not null, s.next_run_at nulls first, s.function_name
-  limit %(limit)s
+  limit %(limit)s::bigint
 ) found

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection
 from datetime import datetime
 
+from cronlease.verbs.backends import ending, standing
 from cronlease.verbs.rows import Look, PastRun, Schedule
 from cronlease.verbs.words import at, beside, in_words, relative, resume, times
 
@@ -22,7 +23,13 @@ def explain(look: Look, known: Collection[str] | None = None, source: str = "") 
     """What it is, what happened last, whether it runs now, and why and when it will run next, or not. Known are the
     actions of the source, where one was looked at."""
     running = holder(look)
-    return [_what(look.schedule), _last(look), *([running] if running else []), *_next(look, known, source)]
+    return [
+        _what(look.schedule),
+        _last(look),
+        *([running] if running else []),
+        *_strangers(look),
+        *_next(look, known, source),
+    ]
 
 
 def _what(row: Schedule) -> str:
@@ -68,12 +75,29 @@ def holder(look: Look) -> str | None:
     since = f" since {at(run.started_at)} ({relative(run.started_at, now)})" if run else ""
     if row.state == "stale":
         ended = f" {relative(row.locked_until, now)}" if row.locked_until else ""
+        writing = next((each for each in look.backends if each.holds == "row"), None)
+        if writing is not None:
+            return (
+                f"Request {row.locked_by} has had the lease{since}, and it ran out{ended}, but its transaction is"
+                f" still open, and until it ends every hit is skipped as locked: {standing(writing)};"
+                f" {ending(writing)}."
+            )
         return (
             f"Request {row.locked_by} has had the lease{since}, and it ran out{ended} before the run finished:"
             " whoever comes next takes over, and `cronlease recover --all` clears it at once."
         )
     until = f"until {at(row.locked_until)} ({relative(row.locked_until, now)})" if row.locked_until else "without end"
     return f"It is running now: request {row.locked_by} has had the lease{since}, {until} unless it is renewed."
+
+
+def _strangers(look: Look) -> list[str]:
+    """Sessions that keep the lock which every claim takes first: a job's own transaction, or nobody of ours."""
+    return [
+        f"Every hit is skipped as locked, because the advisory lock of a claim is held by {standing(each)};"
+        f" {ending(each)}."
+        for each in look.backends
+        if each.holds == "claim"
+    ]
 
 
 def _next(look: Look, known: Collection[str] | None, source: str) -> list[str]:

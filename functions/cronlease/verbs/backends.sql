@@ -1,0 +1,39 @@
+-- The backends that stand in the way of a schedule, or of any: those whose fenced transaction has its row locked after
+-- its lease, and those that keep the advisory lock of a claim for longer than a claim takes.
+select coalesce(jsonb_agg(to_jsonb(found) order by found.function_name, found.pid), '[]')
+from (
+  select
+    b.function_name,
+    b.holds,
+    b.overdue_at,
+    b.pid,
+    a.usename as role,
+    coalesce(a.application_name, '') as application,
+    a.wait_event in ('ClientRead', 'ClientWrite') as waits_for_client,
+    a.state_change as since,
+    clock_timestamp() as now,
+    (
+      pg_has_role(a.usesysid, 'usage')
+      or (pg_has_role('pg_signal_backend', 'usage') and not r.rolsuper)
+    ) is true as may_end
+  from (
+    select h.function_name, h.pid, 'row' as holds, h.overdue_at
+    from public.refresh_holders h
+    where h.locked_until <= clock_timestamp()
+    union all
+    select s.function_name, l.pid, 'claim', null
+    from pg_catalog.pg_locks l
+    join public.refresh_rows s on (s.schedule).id = l.objid::bigint
+    where l.locktype = 'advisory'
+      and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+      and l.classid = public.refresh_lock_key('claim')::oid
+      and l.objsubid = 2
+      and l.granted
+  ) b
+  left join pg_catalog.pg_stat_activity a on a.pid = b.pid
+  left join pg_catalog.pg_roles r on r.oid = a.usesysid
+  where (%(name)s::text is null or b.function_name = %(name)s::text)
+    -- A session in no transaction is not claiming anything: it keeps the lock beyond its transactions.
+    and (b.holds = 'row' or coalesce(a.xact_start, '-infinity') < clock_timestamp() - interval '2 s')
+  limit 100
+) found

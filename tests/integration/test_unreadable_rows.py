@@ -1,0 +1,112 @@
+"""Rows that a client cannot read, and claims whose answer nobody uses: no run, no 500, and no lease is left (D7)."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronlease.database import Database
+from cronlease.dispatch import Dispatcher
+from cronlease.job import Hit, Job
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.run import run_once
+from cronlease.settings import load
+from cronlease.wall import read_refresh_status
+from tests.acceptance.shell import Shell
+from tests.integration.conftest import NAME, Room
+from tests.proxy import proxied
+
+DEEP = "(repeat('[', 5000) || repeat(']', 5000))"
+ROWS = {
+    "a number too long": "args = '{\"n\": 1e5000}'",
+    "nested too deep": f"args = ('{{\"n\": ' || {DEEP} || '}}')::jsonb",
+}
+
+
+async def freed(room: Room, seconds: float = 10) -> bool:
+    """Whether the lease is gone in time; the event loop goes on meanwhile."""
+    for _ in range(int(seconds / 0.05)):
+        if room.row("locked_by") == (None,):
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def tick(run: Any) -> None: ...
+
+
+class Hits:
+    """Hits on one database, over connections that stay open."""
+
+    def __init__(self, dsn: str, **environment: str) -> None:
+        self.settings = load({f"CRONLEASE_{name.upper()}": value for name, value in environment.items()})
+        self.database = Database(dsn, pooler=self.settings.pooler)
+        self.job = Job.of(tick, self.settings, name=NAME)
+
+    async def hit(self, *, force: bool = False) -> Outcome:
+        return await run_once(self.job, Hit(force=force), self.database, self.settings)
+
+
+@pytest.mark.parametrize("changes", ROWS.values(), ids=ROWS)
+def test_args_that_cannot_be_read_leave_no_lease(room: Room, tmp_path: Path, changes: str) -> None:
+    async def act() -> None:
+        hits = Hits(room.dsn)
+        assert (await hits.hit()).status == "success"
+        room.query(f"update refresh_schedule set next_run_at = null, {changes}")
+        # The second time on a prepared connection.
+        for _ in range(2):
+            assert (await hits.hit()).skipped is SkipReason.SCHEDULE_READ_ERROR
+            assert await freed(room)
+        found = await Dispatcher({NAME: hits.job}, hits.database, hits.settings).one()
+        assert found.outcome is not None
+        assert found.outcome.skipped is SkipReason.SCHEDULE_READ_ERROR
+        assert await freed(room)
+        document = await hits.database.ask(read_refresh_status())
+        shown = [run["args"] for run in document["runs"]]
+        assert {"unreadable"} in [set(args) for args in shown]
+        assert json.dumps(document)
+        hidden = await hits.database.ask(read_refresh_status(args=False))
+        assert not any("args" in run for run in hidden["runs"])
+        await hits.database.close()
+
+    asyncio.run(act())
+    shell = Shell(room.dsn, tmp_path)
+    for verb in (["status"], ["runs"], ["explain", NAME], ["schedule", "show", NAME], ["schedule", "list"]):
+        assert shell.quickly(*verb)[0] == 0, shell.quickly(*verb)
+        assert shell.quickly(*verb, "--json")[0] == 0
+
+
+def test_a_time_that_cannot_be_read_is_no_500(room: Room) -> None:
+    async def act() -> None:
+        hits = Hits(room.dsn)
+        assert (await hits.hit()).status == "success"
+        room.query("update refresh_schedule set next_run_at = '20000-01-01'")
+        assert (await hits.hit()).skipped is SkipReason.SCHEDULE_READ_ERROR
+        assert (await hits.hit(force=True)).status == "success"
+        await hits.database.close()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("how", ["timed out", "cancelled"])
+def test_a_claim_whose_answer_is_not_waited_for_is_released(room: Room, how: str) -> None:
+    async def act() -> None:
+        with proxied(room.dsn) as proxy:
+            timeout = "0.5s" if how == "timed out" else "30s"
+            hits = Hits(proxy.dsn, acquire_timeout=timeout, lease="60s", max_run="10m", pooler="transaction")
+            assert (await hits.hit()).status == "success"
+            held = proxy.hold(b"acquire_refresh_lock", "reply")
+            task = asyncio.ensure_future(hits.hit(force=True))
+            assert await asyncio.to_thread(held.reached.wait, 10)
+            assert room.row("locked_by") != (None,), "the database has granted it"
+            if how == "timed out":
+                assert (await task).skipped is SkipReason.SCHEDULE_READ_ERROR
+            else:
+                task.cancel()
+            assert await freed(room)
+            held.drop()
+            await hits.database.close()
+
+    asyncio.run(act())
