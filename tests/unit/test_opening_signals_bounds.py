@@ -8,6 +8,7 @@ import pytest
 
 from opening_signals import collect
 from opening_signals.model import FeedError, Opening
+from opening_signals.sources.json_bytes import LongTexts
 from opening_signals.sources.kind import MOST_COST, NODE, TOO_LARGE
 from tests.feeds import cut, read, source
 
@@ -66,8 +67,16 @@ def test_an_item_just_below_the_bound_is_kept(every: int) -> None:
 
 
 def test_what_one_item_cost_is_not_counted_for_the_next() -> None:
-    half = {"title": "Baker", "content": "a" * (MB // 2)}
+    half = {"title": "Baker", "content": ["a" * 1000] * 500}
     assert ids(board(*({"id": number} | half for number in range(5)))) == ([*"01234"], {})
+
+
+def test_a_long_text_is_taken_out_up_to_the_quote_that_ends_it() -> None:
+    texts = LongTexts()
+    assert texts.cut(b'{"a":"b') == (b'{"a":"b', False)
+    texts.note(b"b" * (MB + 1), progress=False)
+    assert texts.cut(b"b" * 1000) == (b"", True)
+    assert texts.cut(rb'b\"b\\","c":1') == (b'","c":1', True)
 
 
 def test_a_long_text_beside_the_items_is_no_path_and_no_address() -> None:
