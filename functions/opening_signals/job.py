@@ -166,15 +166,17 @@ class _Collector:
             self._tell()
 
         async with self._turn:
-            memory = self._memories[source.name]
-            await self._note(suspects.note, source, alone=memory.is_suspect)
-            until = min(asyncio.get_running_loop().time() + self._lease * _SOURCE_SHARE, self._ends_at)
+            memory, now = self._memories[source.name], asyncio.get_running_loop().time()
+            until = min(now + self._lease * _SOURCE_SHARE, self._ends_at)
+            if now < until:
+                await self._note(suspects.note, source, alone=memory.is_suspect)
             with self._run.span("fetch", source=source.name, kind=source.kind) as span:
                 result = await collect(http, source, validators=memory.validators, take=stage, until=until)
                 span.note(http_status=result.status, pages=result.pages, items=result.items)
                 if result.error:
                     span.fail(result.error)
-            await self._note(suspects.end, source)
+            if result.asked:
+                await self._note(suspects.end, source)
         self.say(result)
         self._done += 1
         self._tell()

@@ -39,9 +39,10 @@ SIZES = {
     "P15": Size(1, 20),  # rounds of two hundred callers
     "P16": Size(4, 480),  # cells of the matrix, which has 24
     "P17": Size(200, 7000),  # examples of the state machine, up to 20 steps each
-    "P21": Size(6, 64),  # MiB that each hostile feed sends
+    "P21": Size(4, 64),  # MiB that each hostile feed sends
     "P23": Size(1000, 20_000),  # requests of strangers, for each way to check callers
     "P26": Size(2000, 200_000),  # fuzzed cadences
+    "P31 feeds": Size(1, 24),  # MiB that each hostile feed sends, all of them in one run
     "soak": Size(8, 1800),  # seconds
 }
 

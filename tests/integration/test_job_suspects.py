@@ -122,6 +122,23 @@ def test_a_source_that_was_fetched_alone_when_the_run_died_is_left_alone(room: R
     assert notes(room) == []
 
 
+def test_a_suspect_whose_turn_did_not_come_is_still_one(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(handler: BaseHTTPRequestHandler) -> None:
+        feeds.over.wait(30)
+
+    known(room, feeds)
+    end_while_fetching(room, "acme")
+    monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "1")
+    feeds.serve(acme=board(job(1)), globex=silent, hooli=silent)
+    outcome = room.enter(refresh, force=True, lease="2s")
+    assert outcome.error is not None
+    assert "acme (its turn did not come in time)" in outcome.error
+    assert notes(room) == [("acme", False)]
+    assert room.query("select failures from opening_sources where name = 'acme'") == [(0,)]
+
+
 def test_a_source_that_fails_in_another_way_when_it_is_fetched_alone_is_cleared(room: Room, feeds: Feeds) -> None:
     known(room, feeds)
     end_while_fetching(room, "acme")

@@ -120,8 +120,8 @@ def test_an_item_of_xml_just_below_the_bound_is_kept(every: int) -> None:
 
 
 ENDLESS_XML = {
-    "a tag": (rss(item(1, tag=f"<item a='{'b' * 400_000}'>")), "a tag of more than 256 KiB"),
-    "a comment": (rss(f"<!--{'b' * 400_000}-->"), "a tag of more than 256 KiB"),
+    "a tag": (rss(item(1, tag=f"<item a='{'b' * 400_000}'>")), "a tag or a comment of more than 256 KiB"),
+    "a comment": (rss(f"<!--{'b' * 400_000}-->"), "a tag or a comment of more than 256 KiB"),
     "many names": (rss(*(f"<a{number}/>" for number in range(2500))), "too many names"),
     "many names of attributes": (rss(*(f"<a b{number}=''/>" for number in range(2500))), "too many names"),
     "many namespaces": (rss(*(f"<a xmlns:n='u:{number}'/>" for number in range(2500))), "too many names"),

@@ -22,7 +22,7 @@ _ESCAPE = re.compile(
 _HIGH = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _LONGEST_ESCAPE = 12  # a pair of surrogates
 _LONGEST_TEXT = 1024**2
-# What may stand between two values for as long as it likes, and is not kept.
+# What may stand between two values. The parser does not keep it.
 _GAP = b" \t\r\n,:"
 _END_OF_TEXT = re.compile(rb'\\.|(")', re.S)
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from opening_signals.model import FeedError, Opening, Source
 from opening_signals.trouble import Unusable
 
-# What an item may cost while it is built: its characters, and NODE for each value. That is 20,000 values at most,
-# which take up to 300 bytes each as Python objects.
+# What an item may cost while it is built: its characters, and NODE for each value. A value may take 300 bytes as a
+# Python object, whatever is in it.
 MOST_COST = 1024**2
 NODE = 50
 # In the place of an item that cost more. Nothing of it was kept.

@@ -111,7 +111,7 @@ class XmlReader:
             raise FeedError("it is not XML, or cut off") from None
         self._fed += len(piece)
         if self._fed - self._parser.CurrentByteIndex > _LONGEST_TAG:
-            raise FeedError(f"its XML has a tag of more than {_LONGEST_TAG // 1024} KiB")
+            raise FeedError(f"its XML has a tag or a comment of more than {_LONGEST_TAG // 1024} KiB")
         done, self._done = self._done, []
         self._patience.spend(len(piece), progress=bool(done))
         return done
