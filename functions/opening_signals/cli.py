@@ -246,7 +246,7 @@ def _print_json(items: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerow(names)
     writer.writerows([_plain(spreadsheet(value)) for value in row] for row in rows)
 

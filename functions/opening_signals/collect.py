@@ -4,11 +4,13 @@ Whatever a source does ends in what is told of it, never in an exception: the ot
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
+from sys import getsizeof
 from typing import Any
 
 import httpx2
@@ -20,9 +22,16 @@ from opening_signals.sources import KINDS
 from opening_signals.sources.kind import Kind, reason
 
 PAGE = 2000
+# Bytes of memory that openings may take before they are handed on.
+PAGE_SIZE = 2 * 1024**2
 DUPLICATE = "external_id: came again, and the last one counts"
 _MOST_ITEMS = 2_000_000
 _MOST_PAGES = 50_000
+# Of all pages together, as body.MOST_DECODED is of one: what is bounded is the work that a source can cost a run.
+MOST_BYTES = 1024**3
+# One thread for all sources: parsing holds the interpreter's lock, so more would not be faster, and each would take
+# its own memory. Not the loop's own threads, all of which may be waiting for something else.
+_parsing = ThreadPoolExecutor(1, "parse")
 
 Take = Callable[[list[Opening]], Awaitable[None]]
 
@@ -57,8 +66,8 @@ class Collected:
 async def collect(
     http: httpx2.AsyncClient, source: Source, *, validators: Validators, take: Take, until: float
 ) -> Collected:
-    """Fetches the source to its end, or until that time of the loop's clock. `take` gets the openings, at most PAGE
-    at once and in the order of the feed; a FeedError that it raises ends the source."""
+    """Fetches the source to its end, or until that time of the loop's clock. `take` gets the openings in the order of
+    the feed, at most PAGE at once and as soon as they reach PAGE_SIZE; a FeedError that it raises ends the source."""
     result = Collected(source)
     clock = asyncio.get_running_loop().time
     started = clock()
@@ -89,29 +98,31 @@ class _Collection:
         self._result = result
         self._take = take
         self._kind: Kind = KINDS[result.source.kind]
-        self._waiting: list[Opening] = []
+        self._waiting = Waiting()
+        self._bytes = 0
         self._again = Again()
-        self._first_of_pages: set[str] = set()
+        # Hashes: there may be many pages, and long addresses.
+        self._first_of_pages: set[int] = set()
         self._page_begins = True
 
     async def run(self, validators: Validators) -> None:
         result = self._result
         url: str | None = result.source.url
-        asked: set[str] = set()
+        asked: set[int] = set()
         while url is not None:
-            if url in asked:
+            if hash(url) in asked:
                 raise FeedError("its pages lead back to one that was there before")
             if len(asked) == _MOST_PAGES:
                 raise FeedError(f"has more than {_MOST_PAGES} pages")
-            asked.add(url)
+            asked.add(hash(url))
             url = await self._page(url, validators if len(asked) == 1 else Validators())
         if result.rejected and not result.openings:
             commonest, count = result.rejected.most_common(1)[0][0], result.rejected.total()
             which = f"none of its {count} items is" if count > 1 else "its only item is not"
             raise FeedError(f"{which} usable: {commonest}")
-        if self._waiting:
-            await self._take(self._waiting)
-        if again := await asyncio.to_thread(self._again.count):
+        if rest := self._waiting.rest():
+            await self._take(rest)
+        if again := await _in_thread(self._again.count):
             result.repaired[DUPLICATE] = again
         if result.pages > 1:
             # They speak of the first page only, and the others may change alone.
@@ -132,15 +143,17 @@ class _Collection:
             reader = kind.reader(result.source, url)
             async with aclosing(page.chunks()) as chunks:
                 async for chunk in chunks:
+                    self._bytes += len(chunk)
+                    if self._bytes > MOST_BYTES:
+                        raise FeedError(f"has more than {MOST_BYTES // 1024**2} MiB in all of its pages")
                     await self._read(partial(reader.feed, chunk))
             await self._read(reader.end)
         return reader.next_url(result.items - before)
 
     async def _read(self, items: Callable[[], Iterable[Any]]) -> None:
         """Parsed in a thread, so that the hits that arrive meanwhile are answered."""
-        await asyncio.to_thread(self._accept, items)
-        while len(self._waiting) >= PAGE:
-            page, self._waiting = self._waiting[:PAGE], self._waiting[PAGE:]
+        await _in_thread(partial(self._accept, items))
+        while page := self._waiting.page():
             await self._take(page)
 
     def _accept(self, items: Callable[[], Iterable[Any]]) -> None:
@@ -160,15 +173,46 @@ class _Collection:
                 else:
                     self._refuse_the_same_page(opening)
                     self._again.add(opening.external_id)
-                    self._waiting.append(opening)
+                    self._waiting.add(opening)
                     if repairs:
                         result.repaired.update(repairs)
             repairs.clear()
 
     def _refuse_the_same_page(self, opening: Opening) -> None:
         """A server that does not know the paging parameter answers with its first page for ever."""
-        if self._page_begins and opening.external_id in self._first_of_pages:
+        if not self._page_begins:
+            return
+        first = hash(opening.external_id)
+        if first in self._first_of_pages:
             raise FeedError("its next page is the same page again")
-        if self._page_begins:
-            self._first_of_pages.add(opening.external_id)
-            self._page_begins = False
+        self._first_of_pages.add(first)
+        self._page_begins = False
+
+
+class Waiting:
+    """Openings on their way to `take`. Where their pages end depends on the openings alone, so that a feed that has
+    not changed has the same pages again."""
+
+    def __init__(self) -> None:
+        self._pages: deque[list[Opening]] = deque()
+        self._last: list[Opening] = []
+        self._size = 0
+
+    def add(self, opening: Opening) -> None:
+        self._last.append(opening)
+        self._size += sum(map(getsizeof, opening))
+        if len(self._last) >= PAGE or self._size >= PAGE_SIZE:
+            self._pages.append(self.rest())
+
+    def page(self) -> list[Opening] | None:
+        """The oldest page that is complete, once."""
+        return self._pages.popleft() if self._pages else None
+
+    def rest(self) -> list[Opening]:
+        """Those of no complete page, once."""
+        rest, self._last, self._size = self._last, [], 0
+        return rest
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(_parsing, work)

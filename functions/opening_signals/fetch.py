@@ -187,7 +187,11 @@ class _Request:
                 await response.aclose()
                 raise
             await response.aclose()
-            url = url.join(location)
+            secure, url = url.scheme == "https", url.join(location)
+            if secure and url.scheme == "http":
+                raise FeedError(
+                    "redirects from https to http, which is refused: name the http address itself if that is meant"
+                )
         raise FeedError(f"redirects more than {MOST_REDIRECTS} times")
 
     async def _page(self, response: httpx2.Response) -> Page:

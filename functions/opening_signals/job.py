@@ -1,4 +1,5 @@
-"""The job: load the sources, fetch and stage them all at once, merge what is complete, report.
+"""The job: load the sources, fetch and stage them all at once, merge what is complete, report. Sources that the last
+run may have died of come after that, one at a time.
 
 No transaction is open while it waits on the network, and one bad source never fails the others.
 """
@@ -6,14 +7,15 @@ No transaction is open while it waits on the network, and one bad source never f
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import psycopg
 
-from opening_signals import settings, upsert
+from opening_signals import settings, suspects, upsert
 from opening_signals.catalogue import load
 from opening_signals.collect import Collected, collect
 from opening_signals.fetch import client
@@ -47,52 +49,81 @@ async def refresh(run: "Run") -> None:
         await upsert.sweep(conn, run.request_id)
         memories = await recall(conn, sources)
         forgotten = sentence(await strays(conn, memories))
-    asked = _due(sources, memories)
-    names = {source.name for source in asked}
+    blamed = suspects.blamed(sources, memories)
+    asked = _due(sources, memories, blamed)
+    collector = _Collector(run, memories, at_once, len(asked))
+    store = _Store(run, collector.pages, memories)
+    results, unstored = await _collect_all(run, collector, store, blamed, suspects.batches(asked, memories))
+    names = {result.source.name for result in results}
     waiting = [memory for name, memory in memories.items() if name not in names]
-    collector = _Collector(run, memories, at_once)
-
-    def wait(name: str) -> timedelta:
-        return run.backoff(memories[name].failures + 1)
-
-    results = await collector.collect(asked)
     failed = [result for result in results if result.error]
     if len(failed) == len(results):
         async with run.transaction() as conn:
-            await lock(conn, [result.source.name for result in failed])
-            await remember(conn, failed, wait)
+            await store.add(conn, unstored)
         which = "every source that was asked" if waiting else "every source"
         raise AllSourcesFailedError(f"{which} failed: {_listed(failed)}{_resting(waiting)}")
     run.report(hint=_hint(results, forgotten))
     if failed or waiting:
         run.partial(_left_out(len(sources), failed, waiting))
-    await _commit(run, results, collector.pages, wait)
+    async with run.commit() as conn:
+        await store.add(conn, unstored)
+        store.report()
 
 
-def _due(sources: Sequence[Source], memories: Mapping[str, Memory]) -> list[Source]:
+def _due(sources: Sequence[Source], memories: Mapping[str, Memory], blamed: Sequence[Collected]) -> list[Source]:
     """Those to ask now, the healthy first: the others must not take their turn. When all of them wait, all are
     asked: the run has waited for them already."""
-    due = [source for source in sources if not memories[source.name].waits_until] or sources
+    not_asked = {result.source.name for result in blamed}
+    usable = [source for source in sources if source.name not in not_asked]
+    due = [source for source in usable if not memories[source.name].waits_until] or usable
     return sorted(due, key=lambda source: memories[source.name].failures)
 
 
-async def _commit(
-    run: "Run",
-    results: Sequence[Collected],
-    pages: Mapping[str, int],
-    wait: Callable[[str], timedelta],
-) -> None:
-    """Only what was fetched to the end and read to the last item may close an opening, and of a source without
-    news nothing is staged."""
-    async with run.commit() as conn:
+async def _collect_all(
+    run: "Run", collector: "_Collector", store: "_Store", blamed: list[Collected], batches: list[list[Source]]
+) -> tuple[list[Collected], list[Collected]]:
+    """How all of them did, and of these the ones that are not stored yet. What comes before a suspect is stored
+    before it is fetched: the process may die of it."""
+    for result in blamed:
+        collector.say(result)
+    results, unstored = blamed, blamed
+    for number, batch in enumerate(batches, start=1):
+        found = await collector.collect(batch)
+        results, unstored = [*results, *found], [*unstored, *found]
+        if number < len(batches):
+            async with run.transaction() as conn:
+                await store.add(conn, unstored)
+            unstored = []
+    return results, unstored
+
+
+class _Store:
+    """Merges what was staged, in one fenced transaction or in several, and remembers how each source did."""
+
+    def __init__(self, run: "Run", pages: Mapping[str, int], memories: Mapping[str, Memory]) -> None:
+        self._run = run
+        self._pages = pages
+        self._memories = memories
+        self._merged = upsert.Merged(0, 0, 0)
+
+    async def add(self, conn: Any, results: Sequence[Collected]) -> None:
+        """Only what was fetched to the end and read to the last item may close an opening, and of a source without
+        news nothing is staged."""
+        run = self._run
         await lock(conn, [result.source.name for result in results])
-        run.progress(f"writing what changed of {sum(result.openings for result in results):,} openings")
         complete = [result.source.name for result in results if not result.error and not result.not_modified]
-        unsure = [result.source.name for result in results if result.rejected]
-        with run.span("merge", sources=len(complete)):
-            merged = await upsert.merge(conn, run.request_id, {name: pages[name] for name in complete}, unsure=unsure)
-        await remember(conn, results, wait)
-        run.report(
+        if complete:
+            run.progress(f"writing what changed of {sum(result.openings for result in results):,} openings")
+            unsure = [result.source.name for result in results if result.rejected]
+            pages = {name: self._pages[name] for name in complete}
+            with run.span("merge", sources=len(complete)):
+                merged = await upsert.merge(conn, run.request_id, pages, unsure=unsure)
+            self._merged = self._merged.and_also(merged)
+        await remember(conn, results, self._wait)
+
+    def report(self) -> None:
+        merged = self._merged
+        self._run.report(
             fetched=merged.fetched,
             inserted=merged.inserted,
             updated=merged.updated,
@@ -100,11 +131,14 @@ async def _commit(
             closed=merged.closed,
         )
 
+    def _wait(self, name: str) -> timedelta:
+        return self._run.backoff(self._memories[name].failures + 1)
+
 
 class _Collector:
     """Fetches, parses and stages all sources of one run within its time."""
 
-    def __init__(self, run: "Run", memories: Mapping[str, Memory], at_once: int) -> None:
+    def __init__(self, run: "Run", memories: Mapping[str, Memory], at_once: int, sources: int) -> None:
         self._run = run
         self._memories = memories
         self.pages: Counter[str] = Counter()
@@ -113,10 +147,10 @@ class _Collector:
         self._turn = asyncio.Semaphore(at_once)
         # One source at a time has a connection: the hits that arrive meanwhile need theirs from the same pool.
         self._staging = asyncio.Lock()
-        self._openings = self._sources = self._done = 0
+        self._sources = sources
+        self._openings = self._done = 0
 
     async def collect(self, sources: Sequence[Source]) -> list[Collected]:
-        self._sources = len(sources)
         async with client() as http, asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._collect(http, source)) for source in sources]
         return [task.result() for task in tasks]
@@ -132,14 +166,18 @@ class _Collector:
             self._tell()
 
         async with self._turn:
-            until = min(asyncio.get_running_loop().time() + self._lease * _SOURCE_SHARE, self._ends_at)
-            validators = self._memories[source.name].validators
+            memory, now = self._memories[source.name], asyncio.get_running_loop().time()
+            until = min(now + self._lease * _SOURCE_SHARE, self._ends_at)
+            if now < until:
+                await self._note(suspects.note, source, alone=memory.is_suspect)
             with self._run.span("fetch", source=source.name, kind=source.kind) as span:
-                result = await collect(http, source, validators=validators, take=stage, until=until)
+                result = await collect(http, source, validators=memory.validators, take=stage, until=until)
                 span.note(http_status=result.status, pages=result.pages, items=result.items)
                 if result.error:
                     span.fail(result.error)
-        self._say(result)
+            if result.asked:
+                await self._note(suspects.end, source)
+        self.say(result)
         self._done += 1
         self._tell()
         return result
@@ -156,7 +194,13 @@ class _Collector:
         except psycopg.Error as error:
             raise FeedError(f"its openings could not be staged: {error.diag.message_primary or error}") from error
 
-    def _say(self, result: Collected) -> None:
+    async def _note(self, statement: Callable[..., Awaitable[None]], source: Source, **more: bool) -> None:
+        # A note matters only when the process dies: a fetch goes on without it.
+        with suppress(psycopg.Error):
+            async with self._staging, self._run.connection() as conn:
+                await statement(conn, self._run.request_id, source, **more)
+
+    def say(self, result: Collected) -> None:
         name, request_id = result.source.name, str(self._run.request_id)
 
         def log(level: int, message: str, action: str, cause: Exception | None = None, **reasons: Any) -> None:

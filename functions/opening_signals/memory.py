@@ -31,7 +31,8 @@ _READING = "2"
 
 class Memory(NamedTuple):
     """What is remembered of one source; of one that is new, nothing. The time is for people to read, in UTC, and
-    only there while it has not come."""
+    only there while it has not come. Died: the run that fetched it last was abandoned meanwhile; alone: it was, or is
+    to be, fetched while nothing else is (see suspects)."""
 
     name: str
     definition: str | None = None
@@ -40,6 +41,13 @@ class Memory(NamedTuple):
     etag: str | None = None
     last_modified: str | None = None
     waits_until: str | None = None
+    fetching_definition: str | None = None
+    died: bool = False
+    alone: bool = False
+
+    @property
+    def is_suspect(self) -> bool:
+        return self.died or self.alone
 
     @property
     def validators(self) -> Validators:
@@ -52,12 +60,17 @@ async def recall(conn: AsyncConnection[Any], sources: Sequence[Source]) -> dict[
     async with conn.cursor(row_factory=class_row(Memory)) as cursor:
         await cursor.execute(_RECALL, {"sources": [source.name for source in sources]})
         found = {memory.name: memory async for memory in cursor}
-    return {
-        source.name: memory
-        if (memory := found.get(source.name)) and memory.definition == definition(source)
-        else Memory(source.name)
-        for source in sources
-    }
+    return {source.name: _of_entry(found.get(source.name), source) for source in sources}
+
+
+def _of_entry(memory: Memory | None, source: Source) -> Memory:
+    """What is remembered of the source as the file has it now."""
+    if memory is None:
+        return Memory(source.name)
+    now = definition(source)
+    if memory.fetching_definition != now:
+        memory = memory._replace(died=False, alone=False)
+    return memory if memory.definition == now else Memory(source.name, died=memory.died, alone=memory.alone)
 
 
 async def lock(conn: AsyncConnection[Any], names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ name: a resolver that would answer otherwise the second time is not asked again.
 import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from functools import cache
 from ssl import SSLContext, SSLError
@@ -15,6 +15,8 @@ from typing import Any
 
 import httpcore2
 import httpx2
+
+from opening_signals.lookup import resolve as resolve
 
 ALLOW_PRIVATE = "allow_private"
 ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
@@ -88,8 +90,8 @@ class Transport(httpx2.AsyncBaseTransport):
     def __init__(self) -> None:
         context = tls()
         # Two pools: a connection to a private address must not be found again by a source that may not have it.
-        self._public = _pool(context, _PublicBackend())
-        self._any = _pool(context, _Backend())
+        self._public = _pool(context, _Backend(is_public))
+        self._any = _pool(context, _Backend(lambda _: True))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         pool = self._any if request.extensions.get(ALLOW_PRIVATE) is True else self._public
@@ -145,7 +147,10 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class _Backend(httpcore2.AnyIOBackend):
-    """Connects to whatever the name stands for."""
+    """Connects to an address that the name stands for and that is allowed."""
+
+    def __init__(self, allowed: Callable[[str], bool]) -> None:
+        self._allowed = allowed
 
     async def connect_tcp(
         self,
@@ -155,49 +160,28 @@ class _Backend(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        return _Bounded(await super().connect_tcp(host, port, timeout, local_address, socket_options))
-
-
-class _PublicBackend(_Backend):
-    """Connects to a public address that the name stands for."""
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        addresses = await _public_addresses(host, port, timeout)
+        addresses = await self._addresses(host, port, timeout)
         # A dead address, say of the IPv6 that is not routed, must leave time for the next one.
         share = timeout and timeout / len(addresses)
         for address in addresses[:-1]:
             try:
-                return await super().connect_tcp(address, port, share, local_address, socket_options)
+                return _Bounded(await super().connect_tcp(address, port, share, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
-        return await super().connect_tcp(addresses[-1], port, share, local_address, socket_options)
+        return _Bounded(await super().connect_tcp(addresses[-1], port, share, local_address, socket_options))
 
-
-async def _public_addresses(host: str, port: int, timeout: float | None) -> list[str]:
-    try:
-        async with asyncio.timeout(timeout):
-            found = await resolve(host, port)
-    except TimeoutError:
-        raise httpcore2.ConnectTimeout from None
-    except (OSError, UnicodeError) as error:
-        raise httpcore2.ConnectError from error
-    addresses = [address for address in found if is_public(address)]
-    if not addresses:
-        raise RefusedError
-    return addresses[:_MOST_ADDRESSES]
-
-
-async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of the host, in the order in which they are to be tried."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    async def _addresses(self, host: str, port: int, timeout: float | None) -> list[str]:
+        try:
+            async with asyncio.timeout(timeout):
+                found = await resolve(host, port)
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout from None
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError from error
+        addresses = [address for address in found if self._allowed(address)]
+        if not addresses:
+            raise RefusedError
+        return addresses[:_MOST_ADDRESSES]
 
 
 class _Bounded(httpcore2.AsyncNetworkStream):
@@ -231,7 +215,12 @@ class _Bounded(httpcore2.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        try:
+            return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        except BaseException:
+            # Nobody else does so when the handshake is cancelled, and the loop would keep the socket.
+            await self._stream.aclose()
+            raise
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -6,7 +6,9 @@ set definition = r.definition,
     last_error = r.error,
     etag = case when g.same then s.etag end,
     last_modified = case when g.same then s.last_modified end,
-    next_fetch_at = transaction_timestamp() + r.delay
+    next_fetch_at = transaction_timestamp() + r.delay,
+    -- Blamed once for one run.
+    fetching_run = null
 from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, error text, delay interval)
 join lateral (
   select

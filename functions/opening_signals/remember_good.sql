@@ -8,6 +8,9 @@ set definition = r.definition,
     last_error = null,
     etag = r.etag,
     last_modified = r.last_modified,
-    next_fetch_at = null
+    next_fetch_at = null,
+    fetching_run = null,
+    fetching_definition = null,
+    fetching_alone = false
 from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, items bigint, etag text, last_modified text)
 where s.name = r.name

@@ -1,12 +1,14 @@
 """Rows as lines of text for a terminal, and cells fit for a spreadsheet. Feeds write what they like: nothing that is
 not printable gets through."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from unicodedata import category
 
-_FORMULA = ("=", "+", "-", "@")
+# Full-width signs count as well. A spreadsheet with other separators than ours may begin a cell after any of these.
+_FORMULA = re.compile(r"(^|[,;|])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 _PAGE = 500
 _WIDEST = 40
 
@@ -45,10 +47,9 @@ def cell(value: object) -> str:
 
 
 def spreadsheet(value: object) -> object:
-    """The value as a cell of a CSV file: a text that a spreadsheet would take for a formula is marked as a text."""
-    if not isinstance(value, str):
-        return value
-    return f"'{_shown(value)}" if value.lstrip()[:1] in _FORMULA else _shown(value)
+    """The value as a cell of a CSV file: what a spreadsheet would take for a formula is marked as a text, at the
+    beginning of the cell and after each separator in it."""
+    return _shown(_FORMULA.sub(r"\1'", value)) if isinstance(value, str) else value
 
 
 def _shown(text: str) -> str:

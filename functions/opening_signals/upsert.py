@@ -45,6 +45,10 @@ class Merged(NamedTuple):
     def unchanged(self) -> int:
         return self.fetched - self.inserted - self.updated
 
+    def and_also(self, other: "Merged") -> "Merged":
+        """Both together: a run may merge in pieces."""
+        return Merged(*map(sum, zip(self, other, strict=True)))
+
 
 async def sweep(conn: AsyncConnection[Any], request_id: UUID) -> int:
     """Removes what runs that are over left in the staging tables; says how many rows."""

@@ -1,4 +1,4 @@
-"""The real job, with one more kind of feed: one that kills the process that reads it."""
+"""The real job, with one more kind of feed: one that kills the process that reads it. Also a job that does so."""
 
 import os
 import signal
@@ -29,3 +29,8 @@ sources.KINDS["poison"] = Poison()  # type: ignore[index]
 @scheduled
 async def refresh_opening_signals(run: Run) -> None:
     await job.refresh(run)
+
+
+@scheduled
+async def die(run: Run) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

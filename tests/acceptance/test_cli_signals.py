@@ -153,7 +153,7 @@ def test_nothing_to_show_is_said_in_the_form_asked_for(signals: Shell) -> None:
     nothing = ("signals", "--source", "globex", "--since", "1m")
     assert signals.says(*nothing) == "No opening came, changed or closed in that time.\n"
     assert json.loads(signals.says(*nothing, "--json")) == []
-    assert signals.says(*nothing, "--csv").startswith("signal,at,source,")
+    assert signals.says(*nothing, "--csv").startswith('"signal","at","source",')
 
 
 def test_a_feed_cannot_write_on_the_terminal(signals: Shell, conn: psycopg.Connection[Any]) -> None:
@@ -170,9 +170,14 @@ def test_a_feed_cannot_put_a_formula_in_a_spreadsheet(signals: Shell, conn: psyc
         "update opening_signals set title = %s, location = E'\\x1b]0;x\\x07' where external_id = '1'", [formula]
     )
     conn.execute("update opening_signals set title = E'\\t@SUM(A1)' where external_id = '2'")
-    first, second, *_ = csv.DictReader(io.StringIO(signals.says("signals", "--csv")))
+    conn.execute("update opening_signals set title = 'x;=1+1' where external_id = '3'")
+    written = signals.says("signals", "--csv")
+    first, second, third, _ = csv.DictReader(io.StringIO(written))
     assert (first["title"], first["location"]) == (f"'{formula}", "?]0;x?")
-    assert second["title"] == "'?@SUM(A1)"
+    assert (second["title"], third["title"]) == ("'?@SUM(A1)", "x;'=1+1")
+    # All are quoted: a spreadsheet with other separators does not tear them.
+    assert all(line.startswith('"') and line.endswith('"') for line in written.splitlines())
+    assert ""","x;'=1+1",""" in written
 
 
 def test_a_duration_that_is_none_is_explained(signals: Shell) -> None:

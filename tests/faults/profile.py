@@ -47,6 +47,8 @@ SIZES = {
     "P26": Size(1000, 2000, 200_000),  # fuzzed cadences
     "P29 texts": Size(1000, 1000, 300_000),  # texts that both lexers read
     "P30": Size(1, 1, 40),  # rounds of all places, as runner and as owner by turns
+    "P21": Size(4, 4, 64),  # MiB that each hostile feed sends
+    "P31 feeds": Size(1, 1, 24),  # MiB that each hostile feed sends, all of them in one run
     "soak": Size(8, 30, 1800),  # seconds
 }
 

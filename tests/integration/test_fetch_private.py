@@ -229,3 +229,18 @@ def test_tls_checks_the_name_and_not_the_address(web: Web, internet: Internet, c
     assert names[:2] == ["feeds.example", "other.example"]
     assert web.asked[0].headers["host"] == "feeds.example"
     assert len(web.asked) == 1
+
+
+def test_a_redirect_from_https_to_http_is_refused(
+    web: Web, canary: Web, internet: Internet, certificate: Path
+) -> None:
+    web.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    web.context.load_cert_chain(certificate)
+    web.scripts |= {"/": moved("http://feeds.example/plain"), "/good": moved("https://feeds.example/end")}
+    web.scripts["/end"] = answer(b"over TLS")
+    internet.routes[PUBLIC] = web.port
+    internet.names["feeds.example"] = [[PUBLIC]]
+    said = asyncio.run(asked(["https://feeds.example/", "https://feeds.example/good"]))
+    refusal = "redirects from https to http, which is refused: name the http address itself if that is meant"
+    assert said == [refusal, "over TLS"]
+    assert [request.path for request in web.asked] == ["/", "/good", "/end"]

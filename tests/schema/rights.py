@@ -35,6 +35,7 @@ RUNNER = (
     "select public.schedule_action(p_function_name => 'free', p_action => 'work', p_replace => true)",
     # The openings and what is remembered of their sources.
     "select request_id from public.live_runs",
+    "select request_id from public.abandoned_runs",
     "select title from public.opening_signals",
     "insert into public.opening_signals (source, external_id) values ('acme', '1')",
     "update public.opening_signals set title = 'Baker'",
@@ -94,6 +95,7 @@ NOBODY = (
     "update public.refresh_rows set locked_by = null",
     "delete from public.refresh_rows",
     "delete from public.live_runs",
+    "delete from public.abandoned_runs",
     "update public.closed_openings set closed_at = null",
     # What is the operator's, and what only other functions call.
     "select public.pause_refresh(p_function_name => 'free')",

@@ -21,6 +21,10 @@ _ESCAPE = re.compile(
 )
 _HIGH = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _LONGEST_ESCAPE = 12  # a pair of surrogates
+_LONGEST_TEXT = 1024**2
+# What may stand between two values. The parser does not keep it.
+_GAP = b" \t\r\n,:"
+_END_OF_TEXT = re.compile(rb'\\.|(")', re.S)
 
 codecs.register_error("opening_signals.mark", lambda error: (_MARK, error.end))  # type: ignore[attr-defined]
 
@@ -46,6 +50,34 @@ class Cleaner:
             text = _ESCAPE.sub(_without_half, text)
         self.marked = self.marked or _MARKED.search(text) is not None
         return text.encode()
+
+
+class LongTexts:
+    """Takes the rest of a text out that is too long: the parser keeps a whole text in memory before it tells of it.
+    Whatever holds such a text must be given up."""
+
+    def __init__(self) -> None:
+        self._waited = 0
+        self._in_text = False
+
+    def cut(self, cleaned: bytes) -> tuple[bytes, bool]:
+        """The bytes to be parsed, which begin outside of an escape, and whether some were taken out."""
+        if self._waited <= _LONGEST_TEXT:
+            return cleaned, False
+        for found in _END_OF_TEXT.finditer(cleaned):
+            if found[1]:
+                return cleaned[found.start() :], True
+        return b"", True
+
+    def note(self, parsed: bytes, *, progress: bool) -> None:
+        """Without progress the parser is still inside of the value that these bytes belong to."""
+        if progress:
+            self._waited, self._in_text = 0, False
+            return
+        self._waited += len(parsed)
+        self._in_text = self._in_text or bool(parsed.strip(_GAP))
+        if self._waited > _LONGEST_TEXT and not self._in_text:
+            raise FeedError(f"went on for more than {_LONGEST_TEXT // 1024**2} MiB without a value")
 
 
 def spoiled(value: Any) -> Any:

@@ -9,9 +9,9 @@ import ijson
 
 from opening_signals.dates import moment
 from opening_signals.model import FeedError, Opening, Source
-from opening_signals.sources.json_bytes import Cleaner, spoiled
+from opening_signals.sources.json_bytes import Cleaner, LongTexts, spoiled
 from opening_signals.sources.json_items import Items
-from opening_signals.sources.kind import Patience
+from opening_signals.sources.kind import Patience, fields_of
 from opening_signals.spec import Expression, Feed, found
 from opening_signals.trouble import Unusable
 
@@ -47,8 +47,7 @@ class JsonKind:
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         spec = self.spec(source)
-        if not isinstance(item, dict):
-            raise ValueError("item: is no object")
+        item = fields_of(item, "is no object")
         if spec.skip and _is_skipped(spec.skip, item):
             return None
         fields = spec.fields.of(item)
@@ -71,6 +70,7 @@ class JsonReader:
         self._may_be_empty = spec.may_be_empty or not first
         self._count = 0
         self._cleaner = Cleaner()
+        self._texts = LongTexts()
         self._events: list[tuple[str, Any]] = ijson.sendable_list()
         self._parser = ijson.basic_parse_coro(self._events)
         self._items = Items(spec.items, {*spec.paging.watched, *((spec.marker,) if spec.marker else ())})
@@ -99,13 +99,17 @@ class JsonReader:
 
     def _push(self, piece: bytes, *, final: bool = False) -> list[Any]:
         try:
-            if cleaned := self._cleaner.clean(piece, final=final):
+            cleaned, cut = self._texts.cut(self._cleaner.clean(piece, final=final))
+            if cut:
+                self._items.give_up()
+            if cleaned:
                 self._parser.send(cleaned)
             if final:
                 self._parser.close()
         except _BROKEN:
             raise FeedError("it is not JSON, or cut off") from None
         events = self._events
+        self._texts.note(cleaned, progress=bool(events))
         if self._cleaner.marked:
             events = [(event, spoiled(value)) for event, value in events]
         items = self._items.take(events)

@@ -7,8 +7,15 @@ never look like one without openings.
 from typing import Any, Protocol
 
 from opening_signals.model import FeedError, Opening, Source
+from opening_signals.trouble import Unusable
 
-_LONGEST_ITEM = 16 * 1024 * 1024
+# What an item may cost while it is built: its characters, and NODE for each value. A value may take 300 bytes as a
+# Python object, whatever is in it.
+MOST_COST = 1024**2
+NODE = 50
+# In the place of an item that cost more. Nothing of it was kept.
+TOO_LARGE = Unusable(f"is larger than 1 MiB, or has more than {MOST_COST // NODE:,} values")
+_LONGEST_WAIT = 16 * 1024 * 1024
 
 
 class Reader(Protocol):
@@ -42,15 +49,22 @@ class Kind(Protocol):
 
 
 class Patience:
-    """Ends a feed of which no item wants to be complete, before what is kept of it fills the memory."""
+    """Ends a feed that goes on without completing an item: reading it costs time, though little memory."""
 
     def __init__(self) -> None:
         self._waited = 0
 
     def spend(self, size: int, *, progress: bool) -> None:
         self._waited = 0 if progress else self._waited + size
-        if self._waited > _LONGEST_ITEM:
-            raise FeedError(f"went on for more than {_LONGEST_ITEM // 1024**2} MiB without a complete item")
+        if self._waited > _LONGEST_WAIT:
+            raise FeedError(f"went on for more than {_LONGEST_WAIT // 1024**2} MiB without a complete item")
+
+
+def fields_of(item: Any, otherwise: str) -> dict[str, Any]:
+    """The item, which must have fields; ValueError says why it has none."""
+    if isinstance(item, dict):
+        return item
+    raise ValueError(f"item: {item.why if isinstance(item, Unusable) else otherwise}")
 
 
 def reason(error: ValueError) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from opening_signals.model import Opening, Source
+from opening_signals.sources.kind import fields_of
 from opening_signals.sources.xml_items import XmlReader, text
 
 _PLACES = {"workzag-jobs": ("workzag-jobs", "position")}
@@ -20,8 +21,7 @@ class Personio:
         return "1"
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
-        if not isinstance(item, dict):
-            raise ValueError("item: has no elements in it")
+        item = fields_of(item, "has no elements in it")
         identity = text(item.get("id"))
         return Opening.of(
             item,

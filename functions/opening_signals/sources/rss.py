@@ -8,6 +8,8 @@ from typing import Any
 from urllib.parse import urljoin
 
 from opening_signals.model import Opening, Source
+from opening_signals.repair import LONGEST_LINK
+from opening_signals.sources.kind import fields_of
 from opening_signals.sources.xml_items import XmlReader, text
 from opening_signals.trouble import Unusable
 
@@ -32,8 +34,7 @@ class Rss:
         return "2"
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
-        if not isinstance(item, dict):
-            raise ValueError("item: has no elements in it")
+        item = fields_of(item, "has no elements in it")
         link = _link(item.get("link"))
         return Opening.of(
             item,
@@ -66,6 +67,9 @@ def _link(value: Any) -> str | None:
 
 
 def _joined(base: str, link: str) -> str | Unusable:
+    if len(link) > LONGEST_LINK:
+        # Not joined: the standard library would keep it in a cache.
+        return link
     try:
         return urljoin(base, link)
     except ValueError:

@@ -8,10 +8,15 @@ from typing import Any
 from xml.parsers import expat
 
 from opening_signals.model import FeedError
-from opening_signals.sources.kind import Patience
+from opening_signals.sources.kind import MOST_COST, NODE, TOO_LARGE, Patience
 
 _PIECE = 64 * 1024
 _DEEPEST = 100
+# Expat keeps a tag or a comment in memory until it is complete, and every name that it has seen until the end.
+_LONGEST_TAG = 256 * 1024
+_MOST_NAMES = 2000
+_MOST_OF_NAMES = 200_000
+_MOST_PIECES = 1000
 # What expat raises on bytes that are no XML; the last two when it does not know their encoding.
 _BROKEN = (expat.ExpatError, ValueError, LookupError)
 
@@ -25,6 +30,12 @@ class _Element:
         self.name = name
         self.data = data
         self.pieces: list[str] = []
+
+    def write(self, text: str) -> None:
+        if len(self.pieces) == _MOST_PIECES:
+            # A comment after every letter makes each of them a piece.
+            self.pieces = ["".join(self.pieces)]
+        self.pieces.append(text)
 
     def add(self, name: str, value: Any) -> None:
         """A name that comes again makes a list of its values."""
@@ -54,7 +65,13 @@ class XmlReader:
         self._listed = False
         self._path: list[str] = []
         self._open: list[_Element] = []
+        self._left = MOST_COST  # what the item may still cost
+        self._skipping = False  # inside of an item that cost too much
         self._done: list[Any] = []
+        self._names: dict[str, str] = {}  # plain, by what expat calls them
+        self._declared: set[tuple[str | None, str | None]] = set()
+        self._of_names = 0
+        self._fed = 0
         self._patience = Patience()
         self._parser = self._new_parser()
 
@@ -81,6 +98,7 @@ class XmlReader:
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = self._refuse
         parser.EntityDeclHandler = self._refuse
+        parser.StartNamespaceDeclHandler = self._declare
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
@@ -91,6 +109,9 @@ class XmlReader:
             self._parser.Parse(piece, final)
         except _BROKEN:
             raise FeedError("it is not XML, or cut off") from None
+        self._fed += len(piece)
+        if self._fed - self._parser.CurrentByteIndex > _LONGEST_TAG:
+            raise FeedError(f"its XML has a tag or a comment of more than {_LONGEST_TAG // 1024} KiB")
         done, self._done = self._done, []
         self._patience.spend(len(piece), progress=bool(done))
         return done
@@ -105,9 +126,14 @@ class XmlReader:
         self._path.append(name)
         if len(self._path) > _DEEPEST:
             raise FeedError("its XML is nested too deep")
+        said = {f"@{self._plain(key)}": value for key, value in attributes.items()}
+        if self._skipping:
+            return
         if self._open or tuple(self._path) == self._place:
-            said = {f"@{self._plain(key)}": value for key, value in attributes.items()}
+            if not self._open:
+                self._left = MOST_COST
             self._open.append(_Element(name, said))
+            self._spend(NODE * (1 + len(said)) + sum(map(len, attributes.values())))
         elif tuple(self._path) == self._place[:-1]:
             self._listed = True
 
@@ -121,13 +147,30 @@ class XmlReader:
 
     def _plain(self, name: str) -> str:
         """Expat gives a name as `namespace name prefix`, without the last when it is the default namespace."""
-        if " " not in name:
-            return name
-        uri, local, *prefix = name.split(" ")
-        return local if uri == self._namespace or not prefix else f"{prefix[0]}:{local}"
+        plain = self._names.get(name)
+        if plain is None:
+            uri, *local = name.split(" ")
+            of_root = uri == self._namespace or len(local) == 1
+            plain = (local[0] if of_root else f"{local[1]}:{local[0]}") if local else name
+            self._names[name] = plain
+            self._count_name(len(name))
+        return plain
+
+    def _declare(self, prefix: str | None, uri: str | None) -> None:
+        if (prefix, uri) not in self._declared:
+            self._declared.add((prefix, uri))
+            self._count_name(len(uri or ""))
+
+    def _count_name(self, length: int) -> None:
+        self._of_names += length
+        if len(self._names) + len(self._declared) > _MOST_NAMES or self._of_names > _MOST_OF_NAMES:
+            raise FeedError("its XML has too many names, or too long ones")
 
     def _end(self, _: str) -> None:
         self._path.pop()
+        if self._skipping and len(self._path) < len(self._place):
+            self._skipping = False
+            self._done.append(TOO_LARGE)
         if not self._open:
             return
         element = self._open.pop()
@@ -138,7 +181,14 @@ class XmlReader:
 
     def _text(self, text: str) -> None:
         if self._open:
-            self._open[-1].pieces.append(text)
+            self._open[-1].write(text)
+            self._spend(len(text))
+
+    def _spend(self, cost: int) -> None:
+        self._left -= cost
+        if self._left < 0:
+            self._open.clear()
+            self._skipping = True
 
 
 def text(value: Any) -> Any:
