@@ -13,6 +13,9 @@ from cronlease.database import ask_plain, send_plain
 from cronlease.wall import Query
 
 TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
+_MADE = re.compile(
+    r"^create (?:or replace )?(?:unlogged )?(?:table|function) (?:if not exists )?public\.(\w+)", re.MULTILINE
+)
 _UNLOGGED = re.compile(r"^create unlogged table public\.(\w+)", re.MULTILINE)
 
 
@@ -38,6 +41,15 @@ class File(Protocol):
     def text(self) -> str: ...
 
 
+def tables_of(files: Iterable[File]) -> list[str]:
+    return [name for file in files for name in TABLE.findall(file.text)]
+
+
+def made_by(files: Iterable[File]) -> list[str]:
+    """The tables and functions that these migrations create."""
+    return [name for file in files for name in _MADE.findall(file.text)]
+
+
 def present(conn: Any, tables: Iterable[str]) -> Catalogue:
     """These tables as they are in the schema public; what is not there is left out."""
     return _read(conn, tables, scratch=False)
@@ -47,7 +59,7 @@ def wanted(conn: Any, files: Iterable[File]) -> dict[str, Catalogue]:
     """What each migration adds to what those before it made, by its name. In the caller's transaction, which is left
     as it was. Raises NotPermitted where the role may not make temporary tables."""
     files = list(files)
-    tables = {name for file in files for name in TABLE.findall(file.text)}
+    tables = set(tables_of(files))
     unlogged = {name for file in files for name in _UNLOGGED.findall(file.text)}
     added: dict[str, Catalogue] = {}
     before: Catalogue = {}

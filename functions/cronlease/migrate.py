@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cronlease import adopt
-from cronlease.catalogue import TABLE
+from cronlease.catalogue import TABLE, made_by, tables_of
 from cronlease.conninfo import advised, connect_plain
 from cronlease.database import ask_plain, send_plain
 from cronlease.notes import A_ROW, answers_a_boolean, notes
@@ -181,8 +181,7 @@ def _apply(
     there, files = state(conn), schema_files("migrations")
     was_boolean = answers_a_boolean(conn)
     missing, replaced = pending(conn), functions_and_views()
-    tables = [name for file in files for name in TABLE.findall(file.text)]
-    new = absent(conn, tables)
+    new = absent(conn, made_by(files))
     by = _made(conn, there, files, noted)
     known = adopt.recognised(conn, by) if by and not has_ledger(conn) else []
     migrations = [file for file in missing if file.name not in known]
@@ -196,7 +195,7 @@ def _apply(
         ask_plain(conn, query("migrate_record", {"name": file.name, "hash": file.hash}))
     if by:
         adopt.perform(conn, adopt.after(conn, by), noted)
-    send_plain(conn, closing_of(new, tables))
+    send_plain(conn, closing_of(new, tables_of(files)))
     for done, file in enumerate(replaced, start=len(migrations) + 1):
         replace(conn, file)
         told(done, total)

@@ -1,4 +1,6 @@
--- Frees the lease of this request and touches nothing else: the fallback when finish could not be written.
+-- Frees the lease of this request: the fallback when finish could not be written. Then, as far as the database lets it,
+-- the run is closed as failed and counted like one that never finished, so that a run whose end cannot be written is
+-- not started again at every hit.
 create or replace function public.release_refresh_lock(
   p_function_name text,
   p_request_id uuid
@@ -14,6 +16,25 @@ begin
       locked_until = null
   where s.function_name = p_function_name
     and s.locked_by = p_request_id::text;
-  return found;
+  if not found then
+    return false;
+  end if;
+  begin
+    update public.refresh_runs r
+    set status = 'failed',
+        finished_at = clock_timestamp(),
+        error = 'the end of the run could not be written'
+    where r.request_id = p_request_id
+      and r.status = 'running';
+    if found then
+      update public.refresh_schedule s
+      set abandoned = s.abandoned + 1
+      where s.function_name = p_function_name;
+    end if;
+  exception
+    -- What kept finish from being written is still there: the lease is free, and the next claim closes the run.
+    when others then null;
+  end;
+  return true;
 end
 $$;

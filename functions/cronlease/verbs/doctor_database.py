@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cronlease.catalogue import tables_of
 from cronlease.database import ask_plain
-from cronlease.migrate import MigrationError, state
+from cronlease.migrate import MigrationError, functions_and_views, schema_files, state
 from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.verbs.drift import MIGRATE, drift
@@ -32,6 +33,7 @@ def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | N
     yield from _clock(server["now"], before, time.time())
     yield from _pooler(conn, server, settings)
     yield from _tried("grants", lambda: _grants(conn, server["role"]))
+    yield from _tried("strangers", lambda: _strangers(conn))
     there = None
     try:
         there = state(conn)
@@ -105,8 +107,14 @@ def _pooler(conn: "Connection[Any]", server: dict[str, Any], settings: Settings)
 
 
 def _schema(conn: "Connection[Any]", there: str, settings: Settings) -> Iterator[Finding]:
-    if there == "absent":
+    if there in ("absent", "adoptable"):
         said = "the database has no schema of ours yet"
+        if there == "adoptable":
+            said = "the database has tables or functions of an older generation"
+            found = drift(conn)
+            if refused := [each.sentence for each in found.tables if not each.statements]:
+                yield broken("schema", f"{said}, which cannot be adopted: {'; '.join(refused)}", found.fix)
+                return
         if settings.migrate == "never":
             yield broken("schema", f"{said}, and CRONLEASE_MIGRATE is never", MIGRATE)
         else:
@@ -121,7 +129,7 @@ def _schema(conn: "Connection[Any]", there: str, settings: Settings) -> Iterator
     if found.is_there:
         yield broken("schema", "; ".join(found.sentences()), found.fix)
     else:
-        yield ok("schema", f"every function and view is as its file says{and_more}")
+        yield ok("schema", f"every table, function and view is as its file says{and_more}")
 
 
 def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
@@ -135,6 +143,21 @@ def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
         yield broken("grants", f"{role} lacks {', '.join(lacking)}", fix)
     else:
         yield ok("grants", f"{role} may do all that a run needs")
+
+
+def _strangers(conn: "Connection[Any]") -> Iterator[Finding]:
+    names = [*tables_of(schema_files("migrations")), *(file.name for file in functions_and_views())]
+    for found in _ask(conn, "strangers", {"names": names}):
+        role, tables, functions = found["role"], found["tables"], found["functions"]
+        things = [*tables, *functions]
+        listed = _names({"names": things[:3], "count": len(things)})
+        said = f"{role} may use {counted(len(things), 'thing')} of ours: {listed}"
+        revokes = [f"revoke all on {', '.join(tables)} from {role}"] if tables else []
+        revokes += [f"revoke all on function {', '.join(functions)} from {role}"] if functions else []
+        if found["by_default"]:
+            yield warning("strangers", said, f"unless that is meant, `{'; '.join(revokes)}`")
+        else:
+            yield info("strangers", said)
 
 
 def _leases(conn: "Connection[Any]") -> Iterator[Finding]:

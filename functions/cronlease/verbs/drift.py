@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease import adopt
-from cronlease.catalogue import TABLE
+from cronlease.catalogue import made_by
 from cronlease.database import ask_plain, send_plain
 from cronlease.difference import Difference as OfTable
 from cronlease.migrate import (
@@ -63,7 +63,7 @@ class Drift(NamedTuple):
     # Migrations that only a newer version knows: its functions are there, and ours would be a step back.
     newer: list[str]
     tables: list[OfTable]
-    # The tables of the migrations that are missing and not there yet.
+    # What the migrations that are missing make and is not there yet.
     new: list[str]
 
     @property
@@ -121,7 +121,7 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
         if not migrations:
             # No view looks at another, and every migration has been: what a file lacks is gone from a table.
             differences = [_judged(each, refused.get(each.file.name)) for each in differences]
-        new = absent(conn, [name for file in migrations for name in TABLE.findall(file.text)])
+        new = absent(conn, made_by(migrations))
         return Drift(migrations, differences, newer, tables, new)
 
 

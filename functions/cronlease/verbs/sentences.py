@@ -22,7 +22,8 @@ def explain(look: Look, known: Collection[str] | None = None, source: str = "") 
     """What it is, what happened last, whether it runs now, and why and when it will run next, or not. Known are the
     actions of the source, where one was looked at."""
     running = holder(look)
-    return [_what(look.schedule), _last(look), *([running] if running else []), *_next(look, known, source)]
+    said = [_what(look.schedule), _last(look), *([running] if running else []), *_left_open(look)]
+    return [*said, *_next(look, known, source)]
 
 
 def _what(row: Schedule) -> str:
@@ -74,6 +75,19 @@ def holder(look: Look) -> str | None:
         )
     until = f"until {at(row.locked_until)} ({relative(row.locked_until, now)})" if row.locked_until else "without end"
     return f"It is running now: request {row.locked_by} has had the lease{since}, {until} unless it is renewed."
+
+
+def _left_open(look: Look) -> list[str]:
+    """A run that nobody ends any more: its lease was freed, and its end could not be written."""
+    if look.schedule.locked_by is not None:
+        return []
+    return [
+        f"Request {run.request_id} is still recorded as running since {at(run.started_at)}"
+        f" ({relative(run.started_at, look.now)}), without a lease: the next run closes it as abandoned, and"
+        " `cronlease recover` does so now."
+        for run in look.runs
+        if run.status == "running"
+    ]
 
 
 def _next(look: Look, known: Collection[str] | None, source: str) -> list[str]:
