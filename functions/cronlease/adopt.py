@@ -66,9 +66,15 @@ def after(conn: Any, by: Made, *, reads_rows: bool = True) -> list[Difference]:
     return list(compare(present(conn, _tables(whole)), whole, holds))
 
 
-def perform(conn: Any, differences: list[Difference], noted: Callable[[str], None]) -> None:
-    """Removes the differences. Raises Refusal, which names the first that only a person can remove."""
-    refused = [each.sentence for each in differences if not each.statements]
+def perform(
+    conn: Any, differences: list[Difference], noted: Callable[[str], None], *, adopting: bool = False
+) -> None:
+    """Removes the differences. Raises Refusal, which names the first that only a person can remove. A rule that
+    somebody added to a table of ours is only noted: runs have lived with it."""
+    for each in differences:
+        if each.theirs and not adopting:
+            noted(each.sentence)
+    refused = [each.sentence for each in differences if each.fix and (adopting or not each.theirs)]
     if refused:
         more = f" (and {len(refused) - 1} more: `cronlease migrate --check` names them)" if len(refused) > 1 else ""
         raise Refusal(f"{refused[0]}{more}")

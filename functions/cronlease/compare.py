@@ -81,18 +81,20 @@ def _strangers(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Di
         if part.kind == "index" or part.detail["type"] in "pu":
             if _is_unique(part) and touched and not _is_wider(part, wanted):
                 said = f"{part.kind} {part.name} of {table} forbids what we write: {part.detail['text']}"
-                yield Difference(said, fix=drop)
+                yield Difference(said, fix=drop, theirs=True)
         elif part.detail["type"] == "c" and "last_status" in touched:
             yield Difference(f"{part.name} of {table} limits last_status: {part.detail['text']}", (drop,))
         elif touched - (_DECLARED if table == "refresh_schedule" else set()):
             said = f"constraint {part.name} of {table} may refuse what we write: {part.detail['text']}"
-            yield Difference(said, fix=drop)
+            yield Difference(said, fix=drop, theirs=True)
     for part in of_table(present, table, "column").values():
         detail = part.detail
         has_value = detail["default"] or detail["identity"] or detail["generated"]
         if part.name not in ours and detail["not_null"] and not has_value:
             said = f"column {part.name} of {table} must have a value, which we do not know"
-            yield Difference(said, fix=f"alter table public.{table} alter column {name_of(part)} drop not null")
+            yield Difference(
+                said, fix=f"alter table public.{table} alter column {name_of(part)} drop not null", theirs=True
+            )
 
 
 def _is_unique(part: Part) -> bool:

@@ -186,7 +186,7 @@ def _apply(
     known = adopt.recognised(conn, by) if by and not has_ledger(conn) else []
     migrations = [file for file in missing if file.name not in known]
     if by:
-        adopt.perform(conn, adopt.before(conn, by, migrations), noted)
+        adopt.perform(conn, adopt.before(conn, by, migrations), noted, adopting=True)
     total = len(migrations) + len(replaced)
     for done, file in enumerate(migrations, start=1):
         _send(conn, file)

@@ -193,8 +193,8 @@ REFUSED = {
     "a trigger that forbids": (
         "create function public.forbid() returns trigger language plpgsql as"
         " 'begin raise exception ''only on weekdays''; end';"
-        "create trigger forbid before update on public.refresh_schedule"
-        " for each row execute function public.forbid()",
+        "create trigger forbid before update on public.refresh_schedule for each row"
+        " when (new.locked_by is distinct from old.locked_by) execute function public.forbid()",
         "only on weekdays",
         "drop trigger forbid on public.refresh_schedule",
     ),
