@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from cronlease.catalogue import TABLE, Catalogue, File, Part, present, together, wanted
+from cronlease.catalogue import TABLE, Catalogue, File, Part, present, together
 from cronlease.compare import adoptable, compare
 from cronlease.database import ask_plain, send_plain
 from cronlease.difference import Difference
@@ -20,11 +20,6 @@ Made = dict[str, Catalogue]
 
 class Refusal(Exception):
     """The tables cannot be adopted. One sentence that says what to do."""
-
-
-def made(conn: Any, files: Iterable[File]) -> Made:
-    """What each migration makes. Raises NotPermitted where this role may not make temporary tables."""
-    return wanted(conn, files)
 
 
 def recognised(conn: Any, by: Made) -> list[str]:

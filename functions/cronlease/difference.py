@@ -13,8 +13,8 @@ _PLAIN = re.compile(r"^[a-z_][a-z0-9_]*$")
 
 
 class Difference(NamedTuple):
-    """In words; `statements` make it as it should be, or else `fix` is what only a person may decide to run. `theirs` is
-    a rule that somebody has added: it may refuse what we write, or was made so that it does not."""
+    """In words; `statements` make it as it should be, or else `fix` is what only a person may decide to run. `theirs`
+    is a rule that somebody has added: it may refuse what we write, or was made so that it does not."""
 
     said: str
     statements: tuple[str, ...] = ()

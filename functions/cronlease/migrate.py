@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cronlease import adopt
-from cronlease.catalogue import TABLE, made_by, tables_of
+from cronlease.catalogue import TABLE, made_by, tables_of, wanted
 from cronlease.conninfo import advised, connect_plain
 from cronlease.database import ask_plain, send_plain
 from cronlease.notes import A_ROW, answers_a_boolean, notes
@@ -215,7 +215,7 @@ def _made(conn: Any, there: str, files: list[SchemaFile], noted: Callable[[str],
         # In a database of a newer version nothing that it made is put back to what it was.
         return {}
     try:
-        return adopt.made(conn, files)
+        return wanted(conn, files)
     except NotPermitted as trouble:
         if there != "complete":
             raise

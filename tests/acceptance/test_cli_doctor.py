@@ -355,6 +355,13 @@ def test_a_missing_index_is_broken_and_named(doctor: Doctor, room: Room) -> None
     assert doctor.finds() == {}
 
 
+def test_a_rule_that_somebody_added_is_a_warning(doctor: Doctor, room: Room) -> None:
+    room.query("alter table refresh_runs add constraint quick check (fence < 3)")
+    level, said = doctor.finds()["schema"]
+    assert level == "warning"
+    assert said.startswith("constraint quick of refresh_runs may refuse what we write: CHECK ((fence < 3))")
+
+
 def test_whoever_default_privileges_let_in_is_named(role: str, doctor: Doctor, room: Room) -> None:
     room.query(f"grant select on refresh_runs to {role}; grant execute on function delete_refresh to {role}")
     assert doctor.finds() == {}, "a grant that somebody made is only told"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease import adopt
-from cronlease.catalogue import made_by
+from cronlease.catalogue import made_by, wanted
 from cronlease.database import ask_plain, send_plain
 from cronlease.difference import Difference as OfTable
 from cronlease.migrate import (
@@ -127,7 +127,7 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
 
 def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
     """What migrate would do about the tables before the migrations that are missing, or refuse to."""
-    by = adopt.made(conn, schema_files("migrations"))
+    by = wanted(conn, schema_files("migrations"))
     names = {file.name for file in missing}
     seen = {name: parts for name, parts in by.items() if name not in names}
     return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]
