@@ -9,7 +9,8 @@
 create extension if not exists pg_cron;
 create extension if not exists pg_net;
 
--- Supabase grants whatever is made in public to anon and authenticated, and its REST API speaks as them.
+-- Supabase grants whatever is made in public to anon, authenticated and service_role, and its REST API speaks as them.
+-- migrate takes what it makes from all of them; here service_role, which only servers are, gets it back.
 do $$
 declare
   v_tables constant text[] := array[
@@ -33,6 +34,7 @@ declare
 begin
   foreach v_name in array v_tables || v_views loop
     execute format('revoke all on table public.%I from public, anon, authenticated', v_name);
+    execute format('grant all on table public.%I to service_role', v_name);
   end loop;
   for v_name in
     select p.oid::regprocedure::text
@@ -41,6 +43,7 @@ begin
       and p.proname = any (v_functions)
   loop
     execute format('revoke all on function %s from public, anon, authenticated', v_name);
+    execute format('grant execute on function %s to service_role', v_name);
   end loop;
   -- The second wall, for the day somebody grants a table again; a view would still show what its owner sees. The owner
   -- and service_role are not bound by it.

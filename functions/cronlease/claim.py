@@ -156,9 +156,13 @@ async def _create_schema(database: Database) -> None:
     from cronlease.migrate import MigrationError, create_if_absent
 
     try:
-        await asyncio.to_thread(create_if_absent, database.url)
+        await asyncio.to_thread(create_if_absent, database.url, _note)
     except MigrationError as error:
         raise SchemaMissing(str(error).partition(": run ")[0]) from None
+
+
+def _note(note: str) -> None:
+    log(logging.WARNING, f"The schema was applied: {note}", action="schema_applied")
 
 
 async def within(timeout: timedelta, work: Coroutine[Any, Any, T]) -> T:

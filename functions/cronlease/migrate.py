@@ -4,19 +4,21 @@ All of it in one transaction under one lock, so any number of processes may do i
 """
 
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cronlease import adopt
+from cronlease.catalogue import TABLE, made_by, tables_of, wanted
 from cronlease.conninfo import advised, connect_plain
 from cronlease.database import ask_plain, send_plain
-from cronlease.trouble import Contended, DatabaseTrouble, Mismatch, NotPermitted
+from cronlease.notes import A_ROW, answers_a_boolean, notes
+from cronlease.replace import closing_of, query, replace
+from cronlease.trouble import Contended, DatabaseTrouble, NotPermitted
 from cronlease.wall import Query
 
 _PACKAGE = Path(__file__).parent
-_TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?(public\.\w+)", re.MULTILINE)
 
 
 class MigrationError(Exception):
@@ -44,14 +46,25 @@ class SchemaFile:
 def _nobody(_done: int, _of: int) -> None: ...
 
 
-def migrate(url: str, told: Callable[[int, int], None] = _nobody, *, roles: bool = False) -> list[str]:
+def _unheard(_note: str) -> None: ...
+
+
+def migrate(
+    url: str,
+    told: Callable[[int, int], None] = _nobody,
+    *,
+    roles: bool = False,
+    noted: Callable[[str], None] = _unheard,
+) -> list[str]:
     """Brings the database up to schema/; answers the names of the migrations it applied. `told` learns after each
-    file how many are done, of how many. Roles: also what roles.sql says, from then on by every migrate."""
-    return _locked(url, lambda conn: _apply(conn, told, roles=roles))
+    file how many are done, of how many; `noted` gets a line for everything else a person should know. Roles: also
+    what roles.sql says, from then on by every migrate."""
+    return _locked(url, lambda conn: _apply(conn, told, noted, roles=roles))
 
 
-def create_if_absent(url: str) -> list[str]:
-    """The same for a first run: only where nothing of ours exists yet. Anything half there is a person's to mend."""
+def create_if_absent(url: str, noted: Callable[[str], None] = _unheard) -> list[str]:
+    """The same for a first run: only where nothing of ours exists yet, or what an older generation left. What is half
+    there is left to a person."""
 
     def apply_to_nothing(conn: Any) -> list[str]:
         there = state(conn)
@@ -60,7 +73,7 @@ def create_if_absent(url: str) -> list[str]:
             return []
         if there == "partial":
             raise MigrationError("part of the schema is missing")
-        return _apply(conn)
+        return _apply(conn, noted=noted)
 
     return _locked(url, apply_to_nothing)
 
@@ -81,8 +94,8 @@ def functions_and_views() -> list[SchemaFile]:
 
 
 def state(conn: Any) -> str:
-    """What of ours is there: absent, partial or complete."""
-    return str(ask_plain(conn, _query("migrate_state")))
+    """What of ours is there: absent, adoptable, partial or complete."""
+    return str(ask_plain(conn, query("migrate_state")))
 
 
 def pending(conn: Any) -> list[SchemaFile]:
@@ -95,7 +108,9 @@ def pending(conn: Any) -> list[SchemaFile]:
             raise MigrationError(
                 f"migration {file.name} was changed after it was applied: restore its text and write a new migration"
             )
-        if missing := ask_plain(conn, _query("migrate_missing", {"names": _TABLE.findall(file.text)})):
+        if missing := ask_plain(
+            conn, query("migrate_missing", {"names": [f"public.{name}" for name in TABLE.findall(file.text)]})
+        ):
             raise MigrationError(
                 f"table {missing} is gone although {file.name} was applied: restore it, or to have an empty one"
                 f" delete that row of cronlease_migrations and migrate again"
@@ -110,20 +125,26 @@ def from_elsewhere(conn: Any) -> list[str]:
 
 def _ledger(conn: Any) -> dict[str, str]:
     """Name -> hash of what was applied."""
-    found: dict[str, str] = ask_plain(conn, _query("migrate_ledger")) if state(conn) != "absent" else {}
+    if not has_ledger(conn):
+        return {}
+    found: dict[str, str] = ask_plain(conn, query("migrate_ledger"))
     return found
+
+
+def has_ledger(conn: Any) -> bool:
+    return ask_plain(conn, query("migrate_missing", {"names": ["public.cronlease_migrations"]})) is None
+
+
+def absent(conn: Any, names: list[str]) -> list[str]:
+    """Those of the names that nothing in the schema has."""
+    taken: list[str] = ask_plain(conn, query("migrate_names", {"names": names}))
+    return [name for name in names if name not in taken]
 
 
 def record_of(file: SchemaFile) -> str:
     """The statement that puts the migration into the ledger, in full."""
-    text = _query("migrate_record").text.strip()
+    text = query("migrate_record").text.strip()
     return text % {"name": f"'{file.name}'", "hash": f"'{file.hash}'"}
-
-
-def grants_of(conn: Any, name: str) -> list[str]:
-    """Statements that give again what is granted now on the function or view of that name."""
-    found: list[str] = ask_plain(conn, _query("migrate_grants", {"name": name}))
-    return found
 
 
 def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
@@ -138,6 +159,8 @@ def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
             send_plain(conn, "commit")
         finally:
             conn.close()
+    except adopt.Refusal as refusal:
+        raise MigrationError(str(refusal)) from refusal
     except Contended as trouble:
         sentence = "the schema is in use or another migration is running: try again in a moment"
         raise MigrationError(sentence) from trouble
@@ -148,20 +171,56 @@ def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
     return applied
 
 
-def _apply(conn: Any, told: Callable[[int, int], None] = _nobody, *, roles: bool = False) -> list[str]:
-    migrations, replaced = pending(conn), functions_and_views()
+def _apply(
+    conn: Any,
+    told: Callable[[int, int], None] = _nobody,
+    noted: Callable[[str], None] = _unheard,
+    *,
+    roles: bool = False,
+) -> list[str]:
+    there, files = state(conn), schema_files("migrations")
+    was_boolean = answers_a_boolean(conn)
+    missing, replaced = pending(conn), functions_and_views()
+    new = absent(conn, made_by(files))
+    by = _made(conn, there, files, noted)
+    known = adopt.recognised(conn, by) if by and not has_ledger(conn) else []
+    migrations = [file for file in missing if file.name not in known]
+    if by:
+        adopt.perform(conn, adopt.before(conn, by, migrations), noted, adopting=True)
     total = len(migrations) + len(replaced)
     for done, file in enumerate(migrations, start=1):
         _send(conn, file)
-        ask_plain(conn, _query("migrate_record", {"name": file.name, "hash": file.hash}))
         told(done, total)
+    for file in missing:
+        ask_plain(conn, query("migrate_record", {"name": file.name, "hash": file.hash}))
+    if by:
+        adopt.perform(conn, adopt.after(conn, by), noted)
+    send_plain(conn, closing_of(new, tables_of(files)))
     for done, file in enumerate(replaced, start=len(migrations) + 1):
-        _replace(conn, file)
+        replace(conn, file)
         told(done, total)
-    if roles or ask_plain(conn, _query("migrate_roles")):
+    if there in ("adoptable", "partial"):
+        adopt.try_out(conn)
+    if roles or ask_plain(conn, query("migrate_roles")):
         for file in schema_files("."):
             _send(conn, file)
+    for note in [A_ROW] * was_boolean + list(notes(conn)):
+        noted(note)
     return [file.name for file in migrations]
+
+
+def _made(conn: Any, there: str, files: list[SchemaFile], noted: Callable[[str], None]) -> adopt.Made:
+    """What the tables are compared with; empty where there is nothing to compare, or no way to."""
+    if there == "absent" or from_elsewhere(conn):
+        # In a database of a newer version nothing that it made is put back to what it was.
+        return {}
+    try:
+        return wanted(conn, files)
+    except NotPermitted as trouble:
+        if there != "complete":
+            raise
+        noted(f"the tables were not compared: {trouble}")
+        return {}
 
 
 def _send(conn: Any, file: SchemaFile) -> None:
@@ -171,32 +230,6 @@ def _send(conn: Any, file: SchemaFile) -> None:
         raise
     except DatabaseTrouble as trouble:
         raise MigrationError(f"{file.name}.sql: {trouble}") from None
-
-
-def _replace(conn: Any, file: SchemaFile) -> None:
-    """Creates the function or view in its present form; older signatures are dropped, grants are given again."""
-    name = {"name": file.name}
-    grants = grants_of(conn, file.name)
-    before: list[str] = ask_plain(conn, _query("migrate_signatures", name))
-    send_plain(conn, "savepoint before")
-    try:
-        send_plain(conn, file.text)
-    except Mismatch:
-        # Same name and arguments, another result: that cannot be replaced in place.
-        send_plain(conn, "rollback to savepoint before")
-        for statement in ask_plain(conn, _query("migrate_drops", {**name, "among": before})):
-            send_plain(conn, statement)
-        send_plain(conn, file.text)
-    send_plain(conn, "release savepoint before")
-    for statement in [*ask_plain(conn, _query("migrate_drops", {**name, "among": before})), *grants]:
-        send_plain(conn, statement)
-    if file.closing:
-        send_plain(conn, file.closing)
-
-
-def _query(file: str, params: dict[str, Any] | None = None) -> Query[Any]:
-    """One of the questions beside this module: each answers one value."""
-    return Query((_PACKAGE / f"{file}.sql").read_text("utf-8"), params or {}, lambda row: row[0])
 
 
 _LOCK: Query[None] = Query("select pg_advisory_xact_lock(3, 0)", {}, lambda _: None)

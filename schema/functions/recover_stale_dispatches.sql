@@ -1,6 +1,6 @@
--- Clears leases that have run out and whose run started at least that long ago; answers how many. The dead
--- runs are closed as abandoned and counted. A live lease is never touched, and a row that is busy is left
--- to whoever is busy with it.
+-- Clears leases that have run out and whose run started at least that long ago, and runs of that age that were left
+-- running without a lease; answers how many. The dead runs are closed as abandoned and counted. A live lease is never
+-- touched, and a row that is busy is left to whoever is busy with it.
 create or replace function public.recover_stale_dispatches(p_older_than interval default '5 minutes') returns integer
 language sql
 set lock_timeout = '2s'
@@ -8,8 +8,21 @@ as $$
   with stale as (
     select s.id, s.function_name, s.locked_by
     from public.refresh_schedule s
-    -- Read once, in a subselect: an index cannot be searched for something that may differ from row to row.
-    where s.locked_until <= (select clock_timestamp())
+    where s.id = any (
+      array(
+        select o.id
+        from public.refresh_schedule o
+        where o.locked_until is not null
+        union all
+        select o.id
+        from public.refresh_runs r
+        join public.refresh_schedule o on o.function_name = r.function_name
+        where r.status = 'running'
+          and o.locked_by is null
+      )
+    )
+      -- These are asked of the row as it is once nobody else can change it.
+      and coalesce(s.locked_until <= clock_timestamp(), true)
       and not exists (
         select
         from public.refresh_runs r
@@ -23,7 +36,10 @@ as $$
     update public.refresh_runs r
     set status = 'abandoned',
         finished_at = clock_timestamp(),
-        error = 'the run never finished: its lease ran out and was cleared'
+        error = case
+          when stale.locked_by is null then 'the run never finished: it was left without a lease'
+          else 'the run never finished: its lease ran out and was cleared'
+        end
     from stale
     where r.function_name = stale.function_name
       and r.status = 'running'
@@ -33,7 +49,10 @@ as $$
     set locked_by = null,
         locked_until = null,
         last_status = 'abandoned',
-        last_error = 'the run never finished: its lease ran out and was cleared',
+        last_error = case
+          when s.locked_by is null then 'the run never finished: it was left without a lease'
+          else 'the run never finished: its lease ran out and was cleared'
+        end,
         abandoned = s.abandoned + 1
     -- An array, not a join: the few rows are looked up by their key, whatever the planner guesses.
     where s.id = any (array(select stale.id from stale))

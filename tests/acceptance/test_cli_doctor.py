@@ -164,9 +164,12 @@ def test_what_migrate_cannot_mend_is_to_be_mended_by_hand(doctor: Doctor, room: 
     assert (status, f"fix: {by_hand}" in out) == (1, True)
     status, out, err = doctor.shell.quickly("migrate")
     assert (status, out) == (1, "")
-    assert err.startswith(f"Error: column s.paused_reason does not exist: {by_hand}")
+    addition = "alter table public.refresh_schedule add column paused_reason text"
+    assert (
+        f"column paused_reason of refresh_schedule is missing, with its values: change that with `{addition}`" in err
+    )
     # And that is all that it takes.
-    room.query("alter table refresh_schedule add column paused_reason text")
+    room.query(addition)
     assert doctor.shell.quickly("migrate")[0] == 0
     assert doctor.finds() == {}
 
@@ -364,3 +367,70 @@ def test_a_runner_and_a_reader_are_told_what_they_cannot_see(doctor: Doctor, roo
     only = ("warning", "cronlease_reader may look, and not run anything")
     unseen["backends"] = ("warning", "this role cannot look at it: permission denied for view refresh_holders")
     assert doctor.finds(DATABASE_URL=reader) == unseen | {"grants": only}
+
+
+def test_tables_of_an_older_generation_are_named_and_whether_they_can_be_adopted(
+    empty_dsn: str, tmp_path: Path
+) -> None:
+    doctor, room = Doctor(empty_dsn, tmp_path), Room(empty_dsn)
+    room.query("create table refresh_schedule (function_name text, next_run_at timestamp, locked_by varchar(9))")
+    level, said = doctor.finds()["schema"]
+    assert (level, said) == ("warning", "the database has tables or functions of an older generation")
+    status, out, _ = doctor.shell.quickly("migrate", "--check")
+    assert status == 1
+    assert "column next_run_at of refresh_schedule is timestamp without time zone instead of" in out
+    assert "function_name of refresh_schedule is not unique by a constraint" in out
+    room.query("alter table refresh_schedule alter next_run_at type text")
+    level, said = doctor.finds()["schema"]
+    assert level == "broken"
+    assert "cannot be adopted: column next_run_at of refresh_schedule is text and must be timestamp with" in said
+    status, out, err = doctor.shell.quickly("migrate")
+    assert (status, out) == (1, "")
+    assert err.startswith("Error: column next_run_at of refresh_schedule is text and must be ")
+
+
+def test_a_missing_index_is_broken_and_named(doctor: Doctor, room: Room) -> None:
+    room.query("drop index refresh_runs_history")
+    assert doctor.finds()["schema"] == ("broken", "index refresh_runs_history of refresh_runs is missing")
+    assert "repaired: index refresh_runs_history" in doctor.shell.says_quickly("migrate")
+    assert doctor.finds() == {}
+
+
+def test_a_rule_that_somebody_added_is_a_warning(doctor: Doctor, room: Room) -> None:
+    room.query("alter table refresh_runs add constraint quick check (fence < 3)")
+    level, said = doctor.finds()["schema"]
+    assert level == "warning"
+    assert said.startswith("constraint quick of refresh_runs may refuse what we write: CHECK ((fence < 3))")
+
+
+def test_whoever_default_privileges_let_in_is_named(role: str, doctor: Doctor, room: Room) -> None:
+    room.query(f"grant select on refresh_runs to {role}; grant execute on function delete_refresh to {role}")
+    assert doctor.finds() == {}, "a grant that somebody made is only told"
+    room.query(f"alter default privileges in schema public grant select on tables to {role}")
+    out = doctor.shell.quickly("doctor")[1]
+    assert f"{role} may use 2 things of ours: refresh_runs, delete_refresh" in out
+    revokes = f"revoke all on refresh_runs from {role}; revoke all on function delete_refresh from {role}"
+    assert f"fix: unless that is meant, `{revokes}`" in out
+    room.query(revokes)
+    room.query("grant insert on refresh_schedule to public")
+    assert doctor.finds()["strangers"] == ("warning", "public may use 1 thing of ours: refresh_schedule")
+    room.query(f"drop owned by {role}")
+
+
+def test_a_database_in_another_encoding_and_an_open_schema_are_told_by_migrate(
+    server: Server, tmp_path: Path
+) -> None:
+    for encoding in ("SQL_ASCII", "LATIN1"):
+        name = f"cronlease_test_{uuid4().hex[:12]}"
+        with psycopg.connect(server.admin, autocommit=True) as admin:
+            admin.execute(f"create database {name} encoding '{encoding}' locale 'C' template template0")
+            url = make_conninfo(server.url(name), client_encoding="utf8")
+            try:
+                Room(url).query("grant create on schema public to public")
+                out = Shell(url, tmp_path).says_quickly("migrate")
+                assert f"the encoding of the database is {encoding}" in out
+                assert "every role may create in the schema public" in out
+                assert "`revoke create on schema public from public`" in out
+                assert Shell(url, tmp_path).says_quickly("migrate", "--check").startswith("The schema is up to date")
+            finally:
+                admin.execute(f"drop database {name} with (force)")

@@ -56,7 +56,7 @@ def test_check_names_a_missing_migration_and_refuses_one_that_was_changed(dsn: s
     cronlease, room = Shell(dsn, tmp_path), Room(dsn)
     room.query("delete from cronlease_migrations where name = '0006_due_by_action'")
     status, out, _ = cronlease.quickly("migrate", "--check", "--json")
-    found = {"up_to_date": False, "migrations": ["0006_due_by_action"], "newer": [], "functions": {}}
+    found = {"up_to_date": False, "migrations": ["0006_due_by_action"], "newer": [], "tables": [], "functions": {}}
     assert (status, json.loads(out)) == (1, found)
     room.query("update cronlease_migrations set hash = 'x' where name = '0003_opening_signals'")
     for how in ("--check", "--dry-run"):

@@ -141,6 +141,8 @@ class Model:
         if self.row is None or self.row.holder != request:
             return False
         self.free()
+        self.runs[request].status = "failed"
+        self.row.abandoned += 1
         self.write()
         return True
 

@@ -14,8 +14,8 @@ _RUNNING = "\n      and r.status = 'running'\n  ),"
 _RECOVER: list[Guard] = [
     (
         "it breaks live leases",
-        "s.locked_until <= (select clock_timestamp())",
-        "s.locked_until is not null",
+        "s.locked_until <= clock_timestamp()",
+        "true",
         lease.test_recover_never_breaks_a_live_lease,
     ),
     (

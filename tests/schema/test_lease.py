@@ -153,16 +153,55 @@ def test_assert_lease_raises_when_the_lease_is_not_ours(conn: psycopg.Connection
         assert_lease(conn, request, fence)
 
 
-def test_release_touches_nothing_but_the_lock(conn: psycopg.Connection, held: tuple[UUID, int]) -> None:
+def test_release_frees_the_lease_and_closes_the_run_as_failed(
+    conn: psycopg.Connection, held: tuple[UUID, int]
+) -> None:
     change(conn, "failures = 2, abandoned = 1, last_error = 'x', next_run_at = '2026-01-01', args = '{\"a\": 1}'")
     before, recorded = row(conn), run(conn, held[0])
 
     assert release(conn, held[0])
 
-    after = row(conn)
+    after, closed = row(conn), run(conn, held[0])
     assert (after["locked_by"], after["locked_until"]) == (None, None)
-    assert without_lease(after) == without_lease(before)
-    assert run(conn, held[0]) == recorded
+    assert without_lease(after) == {**without_lease(before), "abandoned": 2}
+    told = {"status": "failed", "error": "the end of the run could not be written"}
+    assert closed == {**recorded, **told, "finished_at": closed["finished_at"]}
+    assert closed["finished_at"] is not None
+
+
+@pytest.mark.parametrize("table", ["refresh_runs", "refresh_schedule"])
+def test_release_frees_the_lease_where_nothing_else_can_be_written(
+    conn: psycopg.Connection, held: tuple[UUID, int], table: str
+) -> None:
+    """And the run that is left open is seen by recover, or by the next claim, and counted once."""
+    forbidden = "new.status <> 'running'" if table == "refresh_runs" else "new.abandoned > old.abandoned"
+    conn.execute(
+        f"""
+        create function refuse() returns trigger language plpgsql as $$ begin raise exception 'disk full'; end $$;
+        create trigger refuse before update on {table} for each row when ({forbidden}) execute function refuse()
+        """
+    )
+    assert release(conn, held[0])
+    assert (row(conn)["locked_by"], row(conn)["abandoned"]) == (None, 0)
+    assert run(conn, held[0])["status"] == "running"
+
+    conn.execute(f"drop trigger refuse on {table}")
+    assert recover(conn, timedelta(hours=1)) == 0, "it is too young"
+    assert recover(conn) == 1
+    assert recover(conn) == 0
+    closed = run(conn, held[0])
+    assert (closed["status"], closed["error"]) == ("abandoned", "the run never finished: it was left without a lease")
+    assert (row(conn)["abandoned"], row(conn)["last_error"]) == (1, closed["error"])
+
+
+def test_a_run_whose_end_cannot_be_written_is_not_started_at_every_hit(conn: psycopg.Connection) -> None:
+    schedule(conn)
+    for _ in range(3):
+        request = uuid4()
+        assert acquire(conn, request).acquired
+        assert release(conn, request)
+    assert acquire(conn, uuid4()).acquired
+    assert seconds_ahead(conn, "next_run_at") > 1000, "from the fourth on it begins with a backoff"
 
 
 def test_only_the_holder_releases(conn: psycopg.Connection, held: tuple[UUID, int]) -> None:

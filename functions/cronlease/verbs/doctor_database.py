@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cronlease.catalogue import tables_of
 from cronlease.database import ask_plain
-from cronlease.migrate import MigrationError, state
+from cronlease.migrate import MigrationError, functions_and_views, schema_files, state
 from cronlease.settings import Settings
 from cronlease.trouble import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.verbs.backends import ending, in_the_way, standing
@@ -35,7 +36,8 @@ def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | N
     there = None
     try:
         there = state(conn)
-        yield from _absent(server, settings) if there == "absent" else _schema(conn)
+        ours = there not in ("absent", "adoptable")
+        yield from _schema(conn) if ours else _absent(conn, there, server, settings)
     except MigrationError as error:
         said, _, fix = str(error).partition(": ")
         yield broken("schema", said, fix)
@@ -43,6 +45,7 @@ def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | N
         yield broken("schema", str(trouble), MIGRATE)
     if there != "absent":
         yield from _tried("grants", lambda: _grants(conn, server["role"]))
+        yield from _tried("strangers", lambda: _strangers(conn))
     if there == "complete":
         yield from _tried("leases", lambda: _leases(conn))
         yield from _tried("backends", lambda: _backends(conn))
@@ -115,8 +118,14 @@ def _pooler(conn: "Connection[Any]", server: dict[str, Any], settings: Settings)
         yield ok("pooler", said)
 
 
-def _absent(server: dict[str, Any], settings: Settings) -> Iterator[Finding]:
+def _absent(conn: "Connection[Any]", there: str, server: dict[str, Any], settings: Settings) -> Iterator[Finding]:
     said = "the database has no schema of ours yet"
+    if there == "adoptable":
+        said = "the database has tables or functions of an older generation"
+        found = drift(conn)
+        if refused := [each.sentence for each in found.tables if not each.statements]:
+            yield broken("schema", f"{said}, which cannot be adopted: {'; '.join(refused)}", found.fix)
+            return
     if not server["may_create"]:
         role = server["role"]
         fix = f'run `cronlease migrate --roles` as the owner of the database, then `grant {RUNNER} to "{role}"`'
@@ -135,9 +144,11 @@ def _schema(conn: "Connection[Any]") -> Iterator[Finding]:
         yield warning("schema", f"this role cannot look at the migrations: {trouble}", _OWNER)
         found, and_more = drift(conn, ledger=False), ""
     if found.is_there:
-        yield broken("schema", "; ".join(found.sentences()), found.fix)
+        # Runs may well live with a rule that somebody added on purpose.
+        ours = found.migrations or found.differences or found.newer or not all(each.theirs for each in found.tables)
+        yield (broken if ours else warning)("schema", "; ".join(found.sentences()), found.fix)
     else:
-        yield ok("schema", f"every function and view is as its file says{and_more}")
+        yield ok("schema", f"every table, function and view is as its file says{and_more}")
 
 
 def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
@@ -162,6 +173,21 @@ def _backends(conn: "Connection[Any]") -> Iterator[Finding]:
         yield warning("backends", said, ending(each))
     if not found:
         yield ok("backends", "no backend keeps a schedule from running")
+
+
+def _strangers(conn: "Connection[Any]") -> Iterator[Finding]:
+    names = [*tables_of(schema_files("migrations")), *(file.name for file in functions_and_views())]
+    for found in _ask(conn, "strangers", {"names": names}):
+        role, tables, functions = found["role"], found["tables"], found["functions"]
+        things = [*tables, *functions]
+        listed = _names({"names": things[:3], "count": len(things)})
+        said = f"{role} may use {counted(len(things), 'thing')} of ours: {listed}"
+        revokes = [f"revoke all on {', '.join(tables)} from {role}"] if tables else []
+        revokes += [f"revoke all on function {', '.join(functions)} from {role}"] if functions else []
+        if found["by_default"]:
+            yield warning("strangers", said, f"unless that is meant, `{'; '.join(revokes)}`")
+        else:
+            yield info("strangers", said)
 
 
 def _leases(conn: "Connection[Any]") -> Iterator[Finding]:

@@ -1,4 +1,5 @@
-"""How far a database is from schema/: migrations it has not seen, functions and views that differ from their files.
+"""How far a database is from schema/: migrations it has not seen, tables that are not as those made them, functions
+and views that differ from their files.
 
 Asks, and changes nothing: each function is made once more among the temporary things of a transaction that is rolled
 back, so that the server itself says what it makes of the file. That takes no lock anybody waits for, and no more
@@ -11,8 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cronlease import adopt
+from cronlease.catalogue import made_by, wanted
 from cronlease.database import ask_plain, send_plain
-from cronlease.migrate import SchemaFile, from_elsewhere, functions_and_views, grants_of, pending, record_of
+from cronlease.difference import Difference as OfTable
+from cronlease.migrate import (
+    SchemaFile,
+    absent,
+    from_elsewhere,
+    functions_and_views,
+    pending,
+    record_of,
+    schema_files,
+)
+from cronlease.replace import closing_of, grants_of
 from cronlease.trouble import DatabaseTrouble, NotPermitted
 from cronlease.wall import Query
 
@@ -38,42 +51,60 @@ class Difference(NamedTuple):
     after: list[str]
     can_be_made: bool = True
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is made rather than replaced: then default privileges give it away."""
+        return self.what == "is missing" or bool(self.before)
+
 
 class Drift(NamedTuple):
     migrations: list[SchemaFile]
     differences: list[Difference]
     # Migrations that only a newer version knows: its functions are there, and ours would be a step back.
     newer: list[str]
+    tables: list[OfTable]
+    # What the migrations that are missing make and is not there yet.
+    new: list[str]
 
     @property
     def is_there(self) -> bool:
-        return bool(self.migrations or self.differences or self.newer)
+        return bool(self.migrations or self.differences or self.newer or self.tables)
 
     @property
     def fix(self) -> str:
         if self.newer:
             return "install the version that made the database: to migrate with this one would be a step back"
-        return MIGRATE if all(found.can_be_made for found in self.differences) else REPAIR
+        can_be_made = all(found.can_be_made for found in self.differences) and all(
+            found.statements for found in self.tables
+        )
+        return MIGRATE if can_be_made else REPAIR
 
     def sentences(self) -> list[str]:
         """One for each thing that is behind."""
         return [
             *(f"migration {name} is of a newer version" for name in self.newer),
             *(f"migration {file.name} is missing" for file in self.migrations),
+            *(found.sentence for found in self.tables),
             *(f"{found.file.name} {found.what}" for found in self.differences),
         ]
 
     def script(self, *then: str) -> str:
         """What migrate would do about it, for a person to read or for psql."""
-        if not (self.migrations or self.differences or then):
+        if not (self.migrations or self.differences or self.tables or then):
             return ""
         parts = ["begin;", "set local check_function_bodies = off;"]
+        for each in self.tables:
+            parts += [f"-- {each.sentence}", *(f"{statement};" for statement in each.statements)]
         for file in self.migrations:
             parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
         for found in self.differences:
             parts += [f"-- {found.file.name} {found.what}", *(f"{each};" for each in found.before)]
-            after = filter(None, [*found.after, found.file.closing])
-            parts += [found.file.text.strip(), *(f"{each};" for each in after)]
+            parts.append(found.file.text.strip())
+        made = [found.file.name for found in self.differences if found.is_new]
+        if self.new or made:
+            parts.append(f"{closing_of([*self.new, *made], self.new)};")
+        for found in self.differences:
+            parts += [f"{each};" for each in [*found.after, found.file.closing] if each]
         return "\n\n".join([*parts, *(text.strip() for text in then), "commit;"])
 
 
@@ -82,13 +113,24 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
     the owner may read, it is about functions and views alone."""
     with _rolled_back(conn):
         migrations, newer = (pending(conn), from_elsewhere(conn)) if ledger else ([], [])
+        # A newer version has changed the tables as it needs them.
+        tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
         files = functions_and_views()
         found, refused = _as_they_are(conn, files)
         differences = [each for file in files if (each := _compared(conn, file, found))]
         if not migrations:
             # No view looks at another, and every migration has been: what a file lacks is gone from a table.
             differences = [_judged(each, refused.get(each.file.name)) for each in differences]
-        return Drift(migrations, differences, newer)
+        new = absent(conn, made_by(migrations))
+        return Drift(migrations, differences, newer, tables, new)
+
+
+def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
+    """What migrate would do about the tables before the migrations that are missing, or refuse to."""
+    by = wanted(conn, schema_files("migrations"))
+    names = {file.name for file in missing}
+    seen = {name: parts for name, parts in by.items() if name not in names}
+    return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]
 
 
 def _judged(found: Difference, refusal: str | None) -> Difference:

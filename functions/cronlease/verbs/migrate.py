@@ -42,20 +42,24 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
         _print_script(found, lacking, as_json) if dry_run else _print_check(found, lacking, as_json)
         return
     with toolbox.database_url() as url:
-        before = _roles(url) if roles else {}
+        before, notes = _roles(url) if roles else {}, list[str]()
         with bar("migrating") as shown:
             try:
-                applied = migrate(url, partial(shown.tell, "migrating"), roles=roles)
+                applied = migrate(url, partial(shown.tell, "migrating"), roles=roles, noted=notes.append)
             except MigrationError as error:
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error
                 raise
     made = {role: "kept up" if lacking is not None else "made" for role, lacking in before.items()}
     if as_json:
-        show.as_json({"applied": applied, **({"roles": made} if roles else {})})
+        show.as_json(
+            {"applied": applied, **({"roles": made} if roles else {}), **({"notes": notes} if notes else {})}
+        )
         return
     for name in applied:
         click.echo(f"applied {name}")
+    for note in notes:
+        show.text(note)
     for role, what in made.items():
         click.echo(f"{what} role {role}")
     if roles:
@@ -98,6 +102,7 @@ def _document(found: Drift, lacking: dict[str, list[str] | None] | None) -> dict
         "up_to_date": not (found.is_there or sentences(lacking or {})),
         "migrations": [file.name for file in found.migrations],
         "newer": found.newer,
+        "tables": [each.sentence for each in found.tables],
         "functions": {each.file.name: each.what for each in found.differences},
         **({} if lacking is None else {"roles": lacking}),
     }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @options.as_json
 @click.pass_obj
 def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, as_json: bool) -> None:
-    """Clear the leases of runs that died; never a live one."""
+    """Clear the leases of runs that died, and close runs that were left open; never a live one."""
     if every_age:
         given = click.get_current_context().get_parameter_source("older_than")
         if given is click.core.ParameterSource.COMMANDLINE:

@@ -28,6 +28,7 @@ def explain(look: Look, known: Collection[str] | None = None, source: str = "") 
         _last(look),
         *([running] if running else []),
         *_strangers(look),
+        *_left_open(look),
         *_next(look, known, source),
     ]
 
@@ -97,6 +98,19 @@ def _strangers(look: Look) -> list[str]:
         f" {ending(each)}."
         for each in look.backends
         if each.holds == "claim"
+    ]
+
+
+def _left_open(look: Look) -> list[str]:
+    """A run that nobody ends any more: its lease was freed, and its end could not be written."""
+    if look.schedule.locked_by is not None:
+        return []
+    return [
+        f"Request {run.request_id} is still recorded as running since {at(run.started_at)}"
+        f" ({relative(run.started_at, look.now)}), without a lease: the next run closes it as abandoned, and"
+        " `cronlease recover` does so now."
+        for run in look.runs
+        if run.status == "running"
     ]
 
 

@@ -1,0 +1,137 @@
+"""A database that was there before is adopted whole, or refused in one sentence and left as it was."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cronlease.migrate import MigrationError, create_if_absent, migrate, schema_files
+from cronlease.verbs.drift import drift
+from tests.schema.calls import acquire, call, finish, make_due, one
+from tests.schema.older_tables import ADOPTED, PLAIN, REFUSED
+
+ALL = [file.name for file in schema_files("migrations")]
+NAME = "refresh_opening_signals"
+OWN_TEXT = """
+    select 'columns', attrelid::regclass::text || '.' || attname, format_type(atttypid, atttypmod) || attnotnull
+    from pg_attribute where attrelid::regclass::text in ('refresh_schedule', 'opening_signals') and attnum > 0
+    union all
+    select 'relations', relname::text, concat(oid, relkind, relfilenode, relacl) from pg_class
+    where relnamespace = 'public'::regnamespace
+    union all
+    select 'constraints', conname::text, pg_get_constraintdef(oid) from pg_constraint
+    where connamespace = 'public'::regnamespace
+    union all
+    select 'functions', proname::text, md5(prosrc) || oid from pg_proc where pronamespace = 'public'::regnamespace
+    union all
+    select 'triggers', tgname::text, pg_get_triggerdef(oid) || tgenabled::text from pg_trigger
+    union all
+    select 'sequences', sequencename::text, last_value::text from pg_sequences where schemaname = 'public'
+    order by 1, 2, 3
+"""
+
+
+def older(dsn: str, changes: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(PLAIN)
+        conn.execute(changes or "select 1")
+
+
+def everything(dsn: str) -> list[Any]:
+    """The catalogue and the rows, with where each lies: another answer after any write."""
+    with psycopg.connect(dsn) as conn:
+        found = conn.execute(OWN_TEXT).fetchall()
+        for table in ("refresh_schedule", "opening_signals"):
+            if one(conn, "select count(*) from pg_class where relname = %s and relkind = 'r'", [table]):
+                found += conn.execute(f"select ctid::text, xmin::text, t::text from public.{table} t").fetchall()
+    return found
+
+
+def rows(conn: psycopg.Connection, table: str, columns: str) -> list[Any]:
+    if one(conn, "select to_regclass(%s) is null", [f"public.{table}"]):
+        return []
+    return conn.execute(f"select {columns} from public.{table} order by 1, 2").fetchall()
+
+
+def one_winner(dsn: str, name: str) -> bool:
+    """Of several callers at once, each on its own connection, exactly one gets the lease."""
+
+    def ask(_: int) -> bool:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            return bool(acquire(conn, uuid4(), name).acquired)
+
+    with ThreadPoolExecutor(4) as pool:
+        return sum(pool.map(ask, range(4))) == 1
+
+
+@pytest.mark.parametrize("case", ADOPTED)
+def test_an_older_database_is_adopted_with_every_row_and_runs(case: str, empty_dsn: str) -> None:
+    older(empty_dsn, ADOPTED[case])
+    with psycopg.connect(empty_dsn) as conn:
+        names = [name for (name, _) in rows(conn, "refresh_schedule", "function_name::text, 1")]
+        openings = rows(conn, "opening_signals", "external_id, title, url, first_seen_at::text")
+
+    assert create_if_absent(empty_dsn) == ALL, "a first hit adopts it by itself"
+
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        assert drift(conn).sentences() == []
+        assert [name for (name, _) in rows(conn, "refresh_schedule", "function_name, 1")] == names
+        kept = rows(conn, "opening_signals", "external_id, title, url, first_seen_at::text")
+        assert [row[:3] for row in kept] == [row[:3] for row in openings]
+        assert all(was in (None, now) for (*_, was), (*_, now) in zip(openings, kept, strict=True))
+        for name in names or [NAME]:
+            call(conn, "ensure_schedule", function_name=name)
+            for status in ("success", "failed"):
+                make_due(conn, name)
+                request = uuid4()
+                claim = acquire(conn, request, name)
+                assert claim.acquired, claim.reason
+                assert not acquire(conn, uuid4(), name).acquired
+                assert finish(conn, request, claim.fence, status, function_name=name).status == status
+        make_due(conn, NAME)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            conn.execute(
+                "insert into public.refresh_schedule (function_name, action) values (%s, 'x')", [(names or [NAME])[0]]
+            )
+    assert one_winner(empty_dsn, (names or [NAME])[0])
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_adopted_is_refused_and_left_as_it_was_and_the_sentence_helps(
+    case: str, empty_dsn: str
+) -> None:
+    changes, said, *by_hand = REFUSED[case]
+    older(empty_dsn, changes)
+    before = everything(empty_dsn)
+
+    for act in (create_if_absent, migrate):
+        with pytest.raises(MigrationError) as caught:
+            act(empty_dsn)
+        assert len(str(caught.value).splitlines()) == 1
+        assert everything(empty_dsn) == before
+    assert said in str(caught.value)
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        assert said in " ".join(drift(conn).sentences()) or by_hand
+
+    fixes = by_hand or re.findall("change that with `(.+?)`", str(caught.value))
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute(fixes[0].replace("YOURS", "name"))
+    assert migrate(empty_dsn) == ALL
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        call(conn, "ensure_schedule", function_name=NAME)
+        assert acquire(conn, uuid4(), NAME, force=True).acquired
+
+
+def test_migrate_says_that_the_function_now_answers_a_row(empty_dsn: str) -> None:
+    older(empty_dsn, "")
+    said: list[str] = []
+    migrate(empty_dsn, noted=said.append)
+    assert [line for line in said if ".acquired" in line] == [
+        "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`"
+    ]
+    said.clear()
+    migrate(empty_dsn, noted=said.append)
+    assert [line for line in said if ".acquired" in line] == []
