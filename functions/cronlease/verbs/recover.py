@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @options.as_json
 @click.pass_obj
 def recover_command(toolbox: "Toolbox", older_than: timedelta, as_json: bool) -> None:
-    """Clear the leases of runs that died, and close runs that were left open; never a live one."""
+    """Clear the leases of runs that died; never a live one."""
     with toolbox.connection() as conn:
         cleared = ask_plain(conn, recover_stale_dispatches(older_than))
     none = "no lease of that age has run out" if older_than else "no lease has run out"
