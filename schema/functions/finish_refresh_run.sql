@@ -50,7 +50,9 @@ begin
     where r.request_id = p_request_id
       and r.function_name = p_function_name
       and r.fence = p_fence
-      and r.status in ('success', 'partial', 'failed', 'interrupted');
+      and r.status in ('success', 'partial', 'failed', 'interrupted')
+      -- A failed run that has no next one was released, not finished: nothing of it may be committed any more.
+      and (r.status <> 'failed' or r.next_run_at is not null);
     if not found then
       raise exception 'run % no longer holds the lease of "%"', p_request_id, p_function_name
         using errcode = 'CL001';

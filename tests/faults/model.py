@@ -18,6 +18,7 @@ class Refused(Exception):
 class Run:
     fence: int
     status: str = "running"
+    released: bool = False
 
 
 @dataclass
@@ -123,7 +124,7 @@ class Model:
     def finish(self, request: UUID, fence: int, status: str, at_once: bool) -> str:
         if not self.holds(request, fence):
             run = self.runs[request]
-            if run.fence == fence and run.status in ENDED:
+            if run.fence == fence and run.status in ENDED and not run.released:
                 return run.status
             raise Refused(LOST)
         row, done = self.there(), status in ("success", "partial")
@@ -141,7 +142,7 @@ class Model:
         if self.row is None or self.row.holder != request:
             return False
         self.free()
-        self.runs[request].status = "failed"
+        self.runs[request].status, self.runs[request].released = "failed", True
         self.row.abandoned += 1
         self.write()
         return True
