@@ -7,36 +7,52 @@ what is in them, and a statement is known by its first words. Time is linear in 
 import functools
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _FIRST_WORDS = (b"commit", b"rollback", b"end", b"abort", b"begin", b"start", b"prepare")
 _FIRST_WORD = re.compile(rb"\b(?:" + b"|".join(_FIRST_WORDS) + rb")\b")
 # Longer texts are seldom sent twice.
 _LONGEST_KEPT = 4096
 
-# An unterminated quote reaches to the end: the server refuses such a text as a whole.
-_TOKEN = re.compile(
-    r"""
-      (?P<gap> [\s\0]++ | --[^\r\n]*+ )
-    | (?P<comment> /\* )
-    | (?P<escaped> [eE]' )
-    | (?P<quoted> ' )
-    | (?P<name> "[^"]*+ (?:"|\Z) )
-    | (?P<dollar> \$ (?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*+)? \$ )
-    | (?P<word> [A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*+ )
-    | (?P<other> \$?[0-9]++ | . )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_COMMENT_MARK = re.compile(r"/\*|\*/")
-_QUOTED = re.compile(r"[^']*+(?:''[^']*+)*+(?:'|\Z)")
-_ESCAPED = re.compile(r"[^'\\]*+(?:(?:''|\\.?)[^'\\]*+)*+(?:'|\Z)", re.DOTALL)
-# Strings with a newline between them are one, and backslashes mean in the second what they did in the first.
-_CONTINUED = re.compile(r"(?:[ \t\f\v]|--[^\r\n]*+)*+[\r\n](?:\s++|--[^\r\n]*+[\r\n])*+'")
-
 _ALWAYS = ("abort", "begin", "commit", "end", "start")
 _NOISE = ("transaction", "work")
 # create or replace function
 _WORDS_KEPT = 4
+
+
+class _Patterns(NamedTuple):
+    token: re.Pattern[str]
+    comment_mark: re.Pattern[str]
+    quoted: re.Pattern[str]
+    escaped: re.Pattern[str]
+    continued: re.Pattern[str]
+
+
+@functools.cache
+def _patterns() -> _Patterns:
+    """Compiled when the first text is read: most processes never read one.
+
+    Letters are what is neither ASCII's other characters nor a digit. An unterminated quote reaches to the end: the
+    server refuses such a text as a whole. Strings with a newline between them are one, and backslashes mean in the
+    second what they did in the first."""
+    letter = r"[^\0-@\[-^`{-\x7f]"
+    token = rf"""
+          (?P<gap> [\s\0]++ | --[^\r\n]*+ )
+        | (?P<comment> /\* )
+        | (?P<escaped> [eE]' )
+        | (?P<quoted> ' )
+        | (?P<name> "[^"]*+ (?:"|\Z) )
+        | (?P<dollar> \$ (?:{letter}(?:{letter}|[0-9])*+)? \$ )
+        | (?P<word> {letter}(?:{letter}|[0-9$])*+ )
+        | (?P<other> \$?[0-9]++ | . )
+    """
+    return _Patterns(
+        re.compile(token, re.VERBOSE | re.DOTALL),
+        re.compile(r"/\*|\*/"),
+        re.compile(r"[^']*+(?:''[^']*+)*+(?:'|\Z)"),
+        re.compile(r"[^'\\]*+(?:(?:''|\\.?)[^'\\]*+)*+(?:'|\Z)", re.DOTALL),
+        re.compile(r"(?:[ \t\f\v]|--[^\r\n]*+)*+[\r\n](?:\s++|--[^\r\n]*+[\r\n])*+'"),
+    )
 
 
 def transaction_control(text: bytes, encoding: str = "utf-8", *, backslashes: bool = False) -> str | None:
@@ -110,8 +126,8 @@ class _Statement:
 
 def _words(text: str, backslashes: bool) -> Iterator[str]:
     """Yields the words of the text in lower case, semicolons and parentheses, and "" for each other thing."""
-    place = 0
-    while (token := _TOKEN.match(text, place)) is not None:
+    place, read = 0, _patterns().token
+    while (token := read.match(text, place)) is not None:
         place, kind = token.end(), token.lastgroup
         if kind == "gap":
             continue
@@ -134,7 +150,7 @@ def _words(text: str, backslashes: bool) -> Iterator[str]:
 def _after_comment(text: str, place: int) -> int:
     """Where the comment that was opened before this place ends."""
     depth = 1
-    for mark in _COMMENT_MARK.finditer(text, place):
+    for mark in _patterns().comment_mark.finditer(text, place):
         depth += 1 if mark[0] == "/*" else -1
         if depth == 0:
             return mark.end()
@@ -143,12 +159,12 @@ def _after_comment(text: str, place: int) -> int:
 
 def _after_string(text: str, place: int, backslashes: bool) -> int:
     """Where the string that was opened before this place ends, its continuations included."""
-    rest = _ESCAPED if backslashes else _QUOTED
+    rest = _patterns().escaped if backslashes else _patterns().quoted
     while True:
         closed = rest.match(text, place)
         assert closed is not None, "the pattern matches at least the end of the text"
         place = closed.end()
-        more = _CONTINUED.match(text, place)
+        more = _patterns().continued.match(text, place)
         if more is None:
             return place
         place = more.end()
