@@ -302,3 +302,16 @@ def test_a_server_that_does_not_page_is_a_failure_and_not_asked_for_ever(room: R
     assert outcome.error is not None
     assert "the same page again" in outcome.error
     assert len(feeds.asked) == 2
+
+
+def test_all_pages_of_a_source_together_are_bounded(
+    room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opening_signals.collect.MOST_BYTES", 1024**2)
+    feeds.kind = "jsonfeed"
+    page = feed(1, next_url="/second")
+    feeds.serve(acme=page + b" " * 600_000)
+    feeds.answers["second"] = answer(feed(2) + b" " * 600_000)
+    outcome = room.enter(refresh)
+    assert outcome.error is not None
+    assert "acme (has more than 1 MiB in all of its pages)" in outcome.error
