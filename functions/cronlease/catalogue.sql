@@ -3,8 +3,8 @@
 with tables as (
   select c.oid, c.relname::text as name, c.relkind, c.relpersistence, c.relforcerowsecurity
   from pg_catalog.pg_class c
-  where c.relname = any (%(names)s)
-    and c.relnamespace = case when %(scratch)s then pg_my_temp_schema() else 'public'::regnamespace end
+  where c.relname = any (%(names)s::text[])
+    and c.relnamespace = case when %(scratch)s::boolean then pg_my_temp_schema() else 'public'::regnamespace end
 ),
 parts as (
   select

@@ -56,7 +56,7 @@ def test_a_holder_that_stands_still_is_told_and_unlocked(
 
         assert "can never write again" in cronlease.says_quickly("schedule", "unlock", "job", "--yes")
         has_ended(conn, holder)
-    assert cronlease.says_quickly("recover") == "no lease has run out\n"
+    assert cronlease.says_quickly("recover", "--all") == "no lease has run out\n"
 
 
 def test_a_stranger_with_the_lock_of_a_claim_is_named(cronlease: Shell, dsn: str, room: Room) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import shlex
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -36,13 +37,16 @@ def matches(line: dict[str, Any]) -> bool:
 
 
 @pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     stream = io.StringIO()
     handler = logs.OurHandler(stream)
     handler.setFormatter(logs.JsonFormatter())
     monkeypatch.setattr(logs.logger, "handlers", [handler])
-    monkeypatch.setattr(logs.logger, "level", logging.DEBUG)
-    return stream
+    # Not by an attribute: the logger remembers which levels are enabled until this is called.
+    before = logs.logger.level
+    logs.logger.setLevel(logging.DEBUG)
+    yield stream
+    logs.logger.setLevel(before)
 
 
 def test_it_finds_a_schedule_that_cannot_be_read_and_no_other_skip(stream: io.StringIO) -> None:

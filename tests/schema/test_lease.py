@@ -164,7 +164,10 @@ def test_release_frees_the_lease_and_closes_the_run_as_failed(
     after, closed = row(conn), run(conn, held[0])
     assert (after["locked_by"], after["locked_until"]) == (None, None)
     assert without_lease(after) == {**without_lease(before), "abandoned": 2}
-    told = {"status": "failed", "error": "the end of the run could not be written"}
+    told = {
+        "status": "failed",
+        "error": "the run was released: its end could not be written, or its claim was not used",
+    }
     assert closed == {**recorded, **told, "finished_at": closed["finished_at"]}
     assert closed["finished_at"] is not None
 

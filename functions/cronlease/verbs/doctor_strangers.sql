@@ -4,13 +4,13 @@ with things as (
   select 'table' as kind, c.relname::text as name, c.relowner as owner, c.relacl as acl
   from pg_catalog.pg_class c
   where c.relnamespace = 'public'::regnamespace
-    and c.relname = any (%(names)s)
+    and c.relname = any (%(names)s::text[])
     and c.relkind in ('r', 'v')
   union all
   select 'function', p.proname, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
   from pg_catalog.pg_proc p
   where p.pronamespace = 'public'::regnamespace
-    and p.proname = any (%(names)s)
+    and p.proname = any (%(names)s::text[])
 ),
 given as (
   select
