@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cronlease.emulator.postgres import EmbeddedPostgres
+from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.testing import Cluster
 from tests.faults import profile
 

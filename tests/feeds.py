@@ -6,9 +6,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opening_signals.model import Opening, Source
-from opening_signals.sources import KINDS
-from opening_signals.sources.kind import reason
+from opening_signals.feeds import KINDS
+from opening_signals.feeds.kind import reason
+from opening_signals.feeds.model import Opening, Source
 
 FIXTURES = Path(__file__).with_name("fixtures") / "feeds"
 

@@ -1,22 +1,18 @@
 """cronlease: any number of hits, one real run, and a run that lost its lease can never write.
 
-Three doors, one room, and the lock is in the wall:
+A trigger starts a run, one room runs it, and the lock is in the database: each race is closed by one SQL statement in
+schema/, never by Python.
 
-    handler   (a hit)
-    dispatch  (what is due)       run -> claim, supervise, ending, transaction -> lease -> database -> swift -> wall
-    loop      (a worker)       (the room)                                                        (schema/functions)
+    decorators, registry, job       what a user declares, and what is declared
+    triggers/                       what starts a run: HTTP, run-due, a worker; and who may
+    run/                            one run: claim or skip, work under a heartbeat, write the end
+    db/                             connections, one typed function per SQL function, and migration/
+    process/                        how the process ends, and what its children may not do
+    observe/                        logs without secrets, OpenTelemetry, check-ins
+    settings, cadence, outcome, errors      small values that every room may use
+    cli/, emulator/, embedded/, testing     for people; a deployed function imports none of them before it needs it
 
-    declare, registry, job                       the decorators, and what they have declared
-    cascade                                      what a run starts cannot trigger again
-    checkin, telemetry                           what a monitor and OpenTelemetry are told
-    lifecycle                                    how the process ends: drain, interrupt, close, and only then exit
-    schedule, action_lock                        what people and jobs do to schedules
-    skip                                         the answer to a hit that does not run
-    guard, statements, blocks, lending           the connections that a job gets, and what it cannot do with them
-    raised                                       what a job raised, made harmless
-    sqlalchemy                                   a session in a fenced block; only jobs import it
-    cadence, outcome, settings, trouble, logs    leaves that everything may use
-    migrate, cli, verbs/, emulator/              never imported by a deployed function that finds its schema
+Imports point from the top of this list downwards; import-linter checks that (pyproject.toml).
 """
 
 import gc
@@ -25,11 +21,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cronlease.cadence import Every
-    from cronlease.declare import action, scheduled
+    from cronlease.db.schedule import schedule_action
+    from cronlease.decorators import action, scheduled
+    from cronlease.errors import AlreadyThere, LeaseLost, StillRunning, TimeIsUp
     from cronlease.outcome import Outcome, SkipReason, Status
-    from cronlease.run import Run, run_once
-    from cronlease.schedule import schedule_action
-    from cronlease.trouble import AlreadyThere, LeaseLost, StillRunning, TimeIsUp
+    from cronlease.run.execution import run_once
+    from cronlease.run.run import Run
 
 __all__ = [
     "AlreadyThere",
@@ -49,19 +46,19 @@ __all__ = [
 
 # Imported when asked for: a job's helper, or a test runner that finds our plugin, pays for what it uses.
 _HOMES = {
-    "AlreadyThere": "trouble",
+    "AlreadyThere": "errors",
     "Every": "cadence",
-    "LeaseLost": "trouble",
+    "LeaseLost": "errors",
     "Outcome": "outcome",
-    "Run": "run",
+    "Run": "run.run",
     "SkipReason": "outcome",
     "Status": "outcome",
-    "StillRunning": "trouble",
-    "TimeIsUp": "trouble",
-    "action": "declare",
-    "run_once": "run",
-    "schedule_action": "schedule",
-    "scheduled": "declare",
+    "StillRunning": "errors",
+    "TimeIsUp": "errors",
+    "action": "decorators",
+    "run_once": "run.execution",
+    "schedule_action": "db.schedule",
+    "scheduled": "decorators",
 }
 
 

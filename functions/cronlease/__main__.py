@@ -7,7 +7,7 @@ def main() -> None:
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:  # not where whoever started us has it ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from cronlease.cli import main as verbs
+    from cronlease.cli.main import main as verbs
 
     signal.signal(signal.SIGINT, usual)
     verbs()

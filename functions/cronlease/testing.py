@@ -34,7 +34,7 @@ import pytest
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
-    from cronlease.handler import Door
+    from cronlease.triggers.http import Door
 
     # A file of SQL, SQL itself, or what is called with the address of the database.
     Setup = Path | str | Callable[[str], object] | None
@@ -78,7 +78,7 @@ class Cluster:
 
     def migrated(self, setup: "Setup" = None) -> str:
         """The name of a new database with our schema in it, and after that what the setup makes."""
-        from cronlease.migrate import migrate
+        from cronlease.db.migration.migrate import migrate
 
         if setup not in self._templates:
             template = self._templates[setup] = self.create()
@@ -168,7 +168,7 @@ def cronlease_cluster() -> "Iterator[Cluster]":
         with _given() as cluster:
             yield cluster
         return
-    from cronlease.emulator.postgres import EmbeddedPostgres
+    from cronlease.embedded.server import EmbeddedPostgres
 
     with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
         # Its directory must be open to the user that the server runs as.
@@ -182,9 +182,9 @@ def cronlease_cluster() -> "Iterator[Cluster]":
 
 def _given() -> Cluster:
     """The server that the variable names; one sentence where it cannot be used."""
-    from cronlease.conninfo import connect_plain, in_parts
-    from cronlease.logs import redact
-    from cronlease.trouble import DatabaseTrouble
+    from cronlease.db.conninfo import connect_plain, in_parts
+    from cronlease.errors import DatabaseTrouble
+    from cronlease.observe.logs import redact
 
     try:
         connect_plain(os.environ[_ADMIN]).close()
@@ -229,7 +229,7 @@ def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -
     """Give it a function that `@scheduled` has decorated; it is hit in this process, on this test's database."""
     from anyio.from_thread import start_blocking_portal
 
-    from cronlease.lifecycle import process
+    from cronlease.process.shutdown import process
     from cronlease.settings import load
 
     monkeypatch.setenv("DATABASE_URL", cronlease_database)

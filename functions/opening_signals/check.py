@@ -10,8 +10,8 @@ import httpx2
 
 from opening_signals import settings
 from opening_signals.collect import Collected, collect
-from opening_signals.fetch import Validators, client
-from opening_signals.model import Opening, Source
+from opening_signals.feeds.model import Opening, Source
+from opening_signals.http.fetch import Validators, client
 
 HEADING = ("name", "kind", "HTTP", "items", "rejected", "repaired", "skipped", "time", "result")
 # What a run with the default lease gives a source.

@@ -20,13 +20,13 @@ import click
 import psycopg
 
 from opening_signals import settings
-from opening_signals.strays import forget, is_known, sentence, strays_now
+from opening_signals.store.orphaned_sources import forget, is_known, sentence, strays_now
 from opening_signals.table import cell, lines, spreadsheet
 
 if TYPE_CHECKING:
-    from cronlease.cli import Toolbox
+    from cronlease.cli.main import Toolbox
     from opening_signals.collect import Collected
-    from opening_signals.model import Source
+    from opening_signals.feeds.model import Source
 
 _SIGNALS = Path(__file__).with_name("signals.sql")
 _SHOWN = ("signal", "at", "source", "title", "organization", "location", "url")
@@ -106,7 +106,7 @@ def signals(
 
 def _names() -> set[str]:
     """Of the sources in the file; of one that cannot be read, none."""
-    from opening_signals.catalogue import SourcesError, load
+    from opening_signals.sources_file import SourcesError, load
 
     try:
         return {source.name for source in load(settings.sources_file())}
@@ -216,7 +216,7 @@ def forget_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
 
 
 def _chosen(name: str | None) -> "list[Source]":
-    from opening_signals.catalogue import SourcesError, load
+    from opening_signals.sources_file import SourcesError, load
 
     try:
         found = load(settings.sources_file())

@@ -15,11 +15,11 @@ from typing import Any
 
 import httpx2
 
-from opening_signals.again import Again
-from opening_signals.fetch import Validators, get
-from opening_signals.model import FeedError, Opening, Source
-from opening_signals.sources import KINDS
-from opening_signals.sources.kind import Kind, reason
+from opening_signals.feeds import KINDS
+from opening_signals.feeds.duplicates import Again
+from opening_signals.feeds.kind import Kind, reason
+from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.http.fetch import Validators, get
 
 PAGE = 2000
 # Bytes of memory that openings may take before they are handed on.

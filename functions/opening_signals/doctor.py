@@ -10,7 +10,7 @@ VARIABLES = ("CRONLEASE_SOURCES", "CRONLEASE_SOURCES_AT_ONCE")
 
 def check() -> Iterator[tuple[bool, str, str | None]]:
     """Whether something is broken, what there is to say, and what mends it; nothing mends what is in order."""
-    from opening_signals.catalogue import SourcesError, load
+    from opening_signals.sources_file import SourcesError, load
 
     path = settings.sources_file()
     try:

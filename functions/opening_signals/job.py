@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import psycopg
 
-from opening_signals import settings, suspects, upsert
-from opening_signals.catalogue import load
+from opening_signals import settings
 from opening_signals.collect import Collected, collect
-from opening_signals.fetch import client
-from opening_signals.memory import Memory, lock, recall, remember
-from opening_signals.model import FeedError, Opening, Source
-from opening_signals.strays import sentence, strays
+from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.http.fetch import client
+from opening_signals.sources_file import load
+from opening_signals.store import suspects, upsert
+from opening_signals.store.orphaned_sources import sentence, strays
+from opening_signals.store.source_state import Memory, lock, recall, remember
 
 if TYPE_CHECKING:
     from cronlease import Run

@@ -25,7 +25,7 @@ def storm(run: Run) -> None:
     """Starts a run-due, which would find more storms; each leaves a line where it began."""
     with Path(run.args["log"]).open("a") as log:
         print("a storm began", file=log, flush=True)
-        command = [sys.executable, "-m", "cronlease.cli", "run-due", "--source", __file__]
+        command = [sys.executable, "-m", "cronlease.cli.main", "run-due", "--source", __file__]
         child = run.spawn(command, stdout=log, stderr=subprocess.STDOUT)
         assert child.wait(30) == 0
 

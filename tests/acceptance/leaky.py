@@ -4,7 +4,8 @@ import logging
 import os
 from pathlib import Path
 
-from cronlease import Run, logs, scheduled
+from cronlease import Run, scheduled
+from cronlease.observe import logs
 
 if "CRONLEASE_TEST_UNREDACTED" in os.environ:
     logs.redact = lambda text: text
@@ -50,7 +51,7 @@ async def leak(run: Run) -> None:
 
 @scheduled
 async def refresh_opening_signals(run: Run) -> None:
-    from opening_signals import fetch
+    from opening_signals.http import fetch
     from opening_signals.job import refresh
 
     fetch.BACKOFF = (0.01, 0.02)

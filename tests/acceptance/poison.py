@@ -4,9 +4,9 @@ import os
 import signal
 
 from cronlease import Run, scheduled
-from opening_signals import job, sources
-from opening_signals.model import Opening, Source
-from opening_signals.sources.xml_items import XmlReader
+from opening_signals import feeds, job
+from opening_signals.feeds.model import Opening, Source
+from opening_signals.feeds.xml_items import XmlReader
 
 
 class Poison:
@@ -23,7 +23,7 @@ class Poison:
     def opening(self, item: object, source: Source, repairs: list[str]) -> Opening | None: ...
 
 
-sources.KINDS["poison"] = Poison()  # type: ignore[index]
+feeds.KINDS["poison"] = Poison()  # type: ignore[index]
 
 
 @scheduled

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from cronlease.cli import main
+from cronlease.cli.main import main
 from tests.acceptance.conftest import clean_environment
 
 ACTIONS = Path(__file__).with_name("actions.py")
@@ -29,7 +29,7 @@ class Shell:
         )
 
     def start(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "cronlease.cli", *words]
+        command = [sys.executable, "-m", "cronlease.cli.main", *words]
         return subprocess.Popen(
             command,
             env=self.environment,

@@ -64,7 +64,7 @@ class Terminal:
 @contextmanager
 def on_a_terminal(shell: Shell, *words: str) -> Iterator[Terminal]:
     screen, theirs = pty.openpty()
-    command = [sys.executable, "-m", "cronlease.cli", *words]
+    command = [sys.executable, "-m", "cronlease.cli.main", *words]
     environment = {**shell.environment, "TERM": "xterm", "COLUMNS": "150"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
         try:

@@ -14,9 +14,9 @@ from freezegun import freeze_time
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cronlease.migrate import migrate
-from cronlease.verbs import doctor_database
-from cronlease.verbs.source import shipped
+from cronlease.cli.doctor import database
+from cronlease.cli.source import shipped
+from cronlease.db.migration.migrate import migrate
 from tests.acceptance.conftest import JOBS
 from tests.acceptance.shell import ACTIONS, Shell
 from tests.conftest import Server
@@ -204,7 +204,7 @@ def test_grants_that_a_run_needs_and_the_role_lacks_are_broken(role: str, doctor
 
 
 def test_an_old_or_read_only_server_is_broken(doctor: Doctor, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_database, "_OLDEST", 990000)
+    monkeypatch.setattr(database, "_OLDEST", 990000)
     level, said = doctor.finds()["server"]
     assert (level, said.endswith("and it takes 14 or newer")) == ("broken", True)
     monkeypatch.undo()

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cronlease.verbs import roles
+from cronlease.cli import roles
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
 

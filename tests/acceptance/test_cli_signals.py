@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from cronlease.emulator.feeds import FeedServer
-from opening_signals.sources import KINDS
+from opening_signals.feeds import KINDS
 from tests.acceptance.conftest import FUNCTIONS, clean_environment
 
 PROJECT = FUNCTIONS.parent / "pyproject.toml"
@@ -51,7 +51,7 @@ class Shell:
 
     def __call__(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = clean_environment(**{"PYTHONPATH": self.path, **self.variables, **variables})
-        command = [sys.executable, "-m", "cronlease.cli", *words]
+        command = [sys.executable, "-m", "cronlease.cli.main", *words]
         return subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", timeout=50)
 
     def says(self, *words: str, **variables: str) -> str:
@@ -200,8 +200,8 @@ def test_the_help_shows_the_jobs_verbs_beside_ours(cronlease: Shell) -> None:
 
 def test_another_verb_does_not_load_the_job(cronlease: Shell) -> None:
     probe = (
-        "import sys, cronlease.cli\n"
-        "try: cronlease.cli.main(['migrate', '--help'])\n"
+        "import sys, cronlease.cli.main\n"
+        "try: cronlease.cli.main.main(['migrate', '--help'])\n"
         "finally: print([name for name in sys.modules if name.startswith('opening_signals')])"
     )
     environment = clean_environment(PYTHONPATH=cronlease.path)
@@ -211,10 +211,10 @@ def test_another_verb_does_not_load_the_job(cronlease: Shell) -> None:
 
 def test_without_entry_points_our_own_verbs_still_work(cronlease: Shell) -> None:
     probe = (
-        "import sys, cronlease.cli\n"
+        "import sys, cronlease.cli.main\n"
         "from importlib.metadata import EntryPoints\n"
-        "cronlease.cli.entry_points = lambda **_: EntryPoints(())\n"
-        "cronlease.cli.main(sys.argv[1:])"
+        "cronlease.cli.main.entry_points = lambda **_: EntryPoints(())\n"
+        "cronlease.cli.main.main(sys.argv[1:])"
     )
 
     def run(word: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronlease.verbs.source import shipped
+from cronlease.cli.source import shipped
 from tests.acceptance.conftest import clean_environment
 
 MAIN = """

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from cronlease.cli import main
+from cronlease.cli.main import main
 
 HIT = re.compile(r"^\d\d:\d\d:\d\d  #\d+ +(\d{3}|---)  (ok|skipped|not ok|no) +(\w+) +\d+\.\d{3} s")
 
@@ -47,7 +47,7 @@ def emulator(data_dir: Path, *options: str, cwd: Path | None = None, **extra: st
         "PYTHONUNBUFFERED": "1",
         **extra,
     }
-    command = [sys.executable, "-m", "cronlease.cli", "emulate", *options]
+    command = [sys.executable, "-m", "cronlease.cli.main", "emulate", *options]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

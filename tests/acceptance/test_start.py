@@ -144,7 +144,7 @@ def _command_lines() -> list[str]:
 
 def test_migrate_is_a_command_that_can_be_repeated(empty_dsn: str) -> None:
     room = Room(empty_dsn)
-    migrate = [sys.executable, "-m", "cronlease.cli", "migrate"]
+    migrate = [sys.executable, "-m", "cronlease.cli.main", "migrate"]
     environment = clean_environment(DATABASE_URL=empty_dsn)
     first, second = (
         subprocess.run(migrate, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
@@ -156,7 +156,7 @@ def test_migrate_is_a_command_that_can_be_repeated(empty_dsn: str) -> None:
 
 def test_migrate_says_in_one_sentence_why_it_cannot(empty_dsn: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "cronlease.cli", "migrate"],
+        [sys.executable, "-m", "cronlease.cli.main", "migrate"],
         env=clean_environment(DATABASE_URL="postgresql://me:wr0ng-s3cret@127.0.0.1:1/db"),
         capture_output=True,
         text=True,

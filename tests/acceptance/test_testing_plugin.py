@@ -112,7 +112,7 @@ import sys
 
 def test_nothing_is_imported_unless_used():
     assert "cronlease.testing" in sys.modules
-    assert not {"psycopg", "cronlease.handler", "functions_framework", "starlette"} & set(sys.modules)
+    assert not {"psycopg", "cronlease.triggers.http", "functions_framework", "starlette"} & set(sys.modules)
 """
 
 

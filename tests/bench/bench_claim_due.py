@@ -10,7 +10,7 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from cronlease.migrate import migrate
+from cronlease.db.migration.migrate import migrate
 from tests.bench.side_by_side import Bench, Measure, alternate, cores, database, measured, pin, show
 
 ACTIONS = [f"work {number}" for number in range(5)]

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 
 import uvloop
 
-from cronlease.database import Database, ask_plain
+from cronlease.db.connection import Database, ask_plain
+from cronlease.db.functions import Claim, Finish, Query, acquire_refresh_lock, finish_refresh_run
 from cronlease.outcome import Counts, Status
-from cronlease.wall import Claim, Finish, Query, acquire_refresh_lock, finish_refresh_run
 from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
 
 CLAIM = (

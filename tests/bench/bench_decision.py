@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from cronlease.database import ask_plain
-from cronlease.wall import Claim, Query, acquire_refresh_lock
+from cronlease.db.connection import ask_plain
+from cronlease.db.functions import Claim, Query, acquire_refresh_lock
 from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
 
 FUNCTION = "public.acquire_refresh_lock"

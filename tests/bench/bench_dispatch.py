@@ -21,11 +21,11 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from cronlease import Run
-from cronlease.database import Database
-from cronlease.dispatch import Dispatcher
+from cronlease.db.connection import Database
+from cronlease.db.migration.migrate import migrate
 from cronlease.job import Job
-from cronlease.migrate import migrate
 from cronlease.settings import load
+from cronlease.triggers.dispatch import Dispatcher
 from tests.bench.side_by_side import Bench, database
 
 

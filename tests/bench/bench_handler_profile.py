@@ -19,12 +19,12 @@ import functions_framework.aio
 import uvloop
 from starlette.requests import Request
 
-from cronlease.claim import claim
-from cronlease.database import Database
+from cronlease.db.connection import Database
+from cronlease.db.functions import acquire_refresh_lock
 from cronlease.job import Hit, Job
-from cronlease.run import run_once
+from cronlease.run.attempt import claim
+from cronlease.run.execution import run_once
 from cronlease.settings import load
-from cronlease.wall import acquire_refresh_lock
 from tests.bench.side_by_side import NAME, ROOT, Bench, Cost, Measure, alternate, cores, cpu_of, database, pin, show
 
 Step = Callable[[], Awaitable[object]]

@@ -21,9 +21,9 @@ from uuid import uuid4
 
 from psycopg import AsyncConnection
 
-from opening_signals import memory, upsert
 from opening_signals.collect import PAGE
-from opening_signals.model import Opening
+from opening_signals.feeds.model import Opening
+from opening_signals.store import source_state, upsert
 from tests.bench.side_by_side import Cost, cpu_of, database
 
 ROUNDS = 7
@@ -103,7 +103,7 @@ async def load(conn: AsyncConnection[Any], openings: Sequence[Opening]) -> upser
     for start in range(0, len(openings), PAGE):
         await upsert.stage(conn, request_id, "acme", openings[start : start + PAGE], start=start)
     async with conn.transaction():
-        await memory.lock(conn, ["acme"])
+        await source_state.lock(conn, ["acme"])
         return await upsert.merge(conn, request_id, {"acme": math.ceil(len(openings) / PAGE)})
 
 

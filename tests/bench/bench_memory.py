@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from cronlease.database import Database
+from cronlease.db.connection import Database
 from cronlease.job import Hit, Job
-from cronlease.run import Run, run_once
+from cronlease.run.execution import run_once
+from cronlease.run.run import Run
 from cronlease.settings import load
 from tests.bench.side_by_side import NAME, Bench, database
 

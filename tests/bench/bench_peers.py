@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection, Connection
 
-from opening_signals.model import Opening
+from opening_signals.feeds.model import Opening
 from tests.bench.bench_job import bare_copy, load, opening, plain
 from tests.bench.served import workers_of
 from tests.bench.side_by_side import Bench, Cost, cpu_of, database

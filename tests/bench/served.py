@@ -25,7 +25,7 @@ SELECT_1 = """import functools
 import os
 
 import functions_framework.aio
-from cronlease.database import Database
+from cronlease.db.connection import Database
 
 
 @functools.cache

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from cronlease.emulator.postgres import EmbeddedPostgres
-from cronlease.migrate import migrate
+from cronlease.db.migration.migrate import migrate
+from cronlease.embedded.server import EmbeddedPostgres
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "refresh_opening_signals"

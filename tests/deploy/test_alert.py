@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from cronlease import logs
-from cronlease.claim import say_unreadable
+from cronlease.observe import logs
+from cronlease.run.attempt import say_unreadable
 from tests.deploy.jobs import DEPLOY
 from tests.deploy.test_scripts import ENVIRONMENT, deploy, flags
 from tests.deploy.test_terraform import parsed, resources

@@ -90,7 +90,7 @@ def test_every_function_is_declared_in_main() -> None:
 
 
 def test_the_drain_ends_before_the_platform_kills() -> None:
-    from cronlease import lifecycle
+    from cronlease.process import shutdown
 
-    drain = Settings().drain_seconds + lifecycle._LAST_WORDS_SECONDS
+    drain = Settings().drain_seconds + shutdown._LAST_WORDS_SECONDS
     assert timedelta(seconds=drain) < KILLED_AFTER

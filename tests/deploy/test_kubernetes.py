@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from cronlease import lifecycle
+from cronlease.process import shutdown
 from cronlease.settings import Settings, load
 from tests.deploy.jobs import DEPLOY, definition
 from tests.deploy.manifests import manifests, one, pods
@@ -42,7 +42,7 @@ def test_every_pod_is_unprivileged_and_writes_only_to_its_own_tmp() -> None:
 
 
 def test_a_pod_is_given_the_time_its_drain_takes() -> None:
-    drain = Settings().drain_seconds + lifecycle._LAST_WORDS_SECONDS
+    drain = Settings().drain_seconds + shutdown._LAST_WORDS_SECONDS
     for name, pod in pods().items():
         if name.startswith("cronlease-migrate"):
             continue  # one transaction: whoever ends it takes nothing from anybody

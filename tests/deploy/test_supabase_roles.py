@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronlease.migrate import migrate
+from cronlease.db.migration.migrate import migrate
 from tests.conftest import Server
 from tests.deploy.test_supabase import Project, Row, apply, project
 from tests.schema.test_roles import DOCUMENTED, STATEMENTS, connected, give, let

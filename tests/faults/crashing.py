@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import psycopg
 
-from cronlease.emulator.postgres import EmbeddedPostgres
-from cronlease.migrate import migrate
+from cronlease.db.migration.migrate import migrate
+from cronlease.embedded.server import EmbeddedPostgres
 from tests.conftest import directory_in_memory
 from tests.integration.conftest import Room
 from tests.proxy import Proxy, proxied

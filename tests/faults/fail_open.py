@@ -2,12 +2,13 @@
 
 import httpx2
 
-from cronlease import Run, claim, scheduled
-from cronlease.wall import Claim
+from cronlease import Run, scheduled
+from cronlease.db.functions import Claim
+from cronlease.run import attempt
 from opening_signals import settings
-from opening_signals.catalogue import load
+from opening_signals.sources_file import load
 
-claim._UNREADABLE = Claim(True, None, 1, None, None, None, "refresh_opening_signals", {}, None, 0)
+attempt._UNREADABLE = Claim(True, None, 1, None, None, None, "refresh_opening_signals", {}, None, 0)
 
 
 @scheduled

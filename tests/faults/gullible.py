@@ -4,7 +4,8 @@ from typing import Any
 
 import jwt
 
-from cronlease import Run, oidc, scheduled
+from cronlease import Run, scheduled
+from cronlease.triggers import oidc
 
 
 async def any_key(_: oidc.IdTokens, token: str) -> jwt.PyJWK | None:

@@ -6,7 +6,7 @@ import httpx2
 
 from cronlease import Run, scheduled
 from opening_signals import settings
-from opening_signals.catalogue import load
+from opening_signals.sources_file import load
 
 
 @scheduled

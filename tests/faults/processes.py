@@ -38,7 +38,7 @@ def started(command: Sequence[str], log: Path, url: str = "", **environment: str
 def serving_as(kind: str, source: Path, target: str, log: Path, **environment: str) -> Iterator[Served]:
     """Kind: functions-framework, uvicorn, worker or run-due."""
     if kind in ("worker", "run-due"):
-        command = [sys.executable, "-m", "cronlease.cli", kind, "--source", str(source)]
+        command = [sys.executable, "-m", "cronlease.cli.main", kind, "--source", str(source)]
         with started(command, log, **environment) as served:
             yield served
         return

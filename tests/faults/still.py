@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cronlease import Run
-from cronlease.database import Database
+from cronlease.db.connection import Database
 from cronlease.job import Hit, Job
-from cronlease.run import run_once
+from cronlease.run.execution import run_once
 from cronlease.settings import load
 
 LARGE = "select repeat('x', 1000) from generate_series(1, 10000000)"

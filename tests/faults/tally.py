@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from cronlease import Run, scheduled
-from cronlease.lease import Lease
+from cronlease.run.lease import Lease
 
 if "UNGUARDED" in os.environ:
     # For the negative control: a run that never notices that its lease is over.

@@ -8,10 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronlease import Run, guard, transaction
+from cronlease import Run
+from cronlease.db import guard
+from cronlease.db.statements import transaction_control
 from cronlease.outcome import FailReason, Outcome
+from cronlease.run import transaction
 from cronlease.sqlalchemy import session_on
-from cronlease.statements import transaction_control
 from tests.faults.block_ends import ASYNC, PLAIN, STATEMENTS, VERBS
 from tests.faults.profile import Profile
 from tests.integration.conftest import NAME, Room

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from cronlease.emulator.postgres import wheel_bin_dir
+from cronlease.embedded.server import wheel_bin_dir
 from tests.faults.crashing import Crashing
 from tests.schema.calls import acquire, assert_lease, expire, finish, make_due, refused, release, renew, row, schedule
 

@@ -27,7 +27,7 @@ POINTS = {
 def trigger(away: Island, sleep: int) -> Sequence[str]:
     """One hit, from the island."""
     verb = ["trigger", "--json", "--force", "--source", str(JOBS), "--target", "tick"]
-    return [*away.way, sys.executable, "-m", "cronlease.cli", *verb, "--args", json.dumps({"sleep": sleep})]
+    return [*away.way, sys.executable, "-m", "cronlease.cli.main", *verb, "--args", json.dumps({"sleep": sleep})]
 
 
 def environment(proxy: Proxy) -> dict[str, str]:

@@ -14,7 +14,7 @@ import httpx2
 import psycopg
 import pytest
 
-from cronlease.database import Database
+from cronlease.db.connection import Database
 from tests.acceptance.conftest import Serve
 from tests.faults.pgbouncer import SERVER_CONNECTIONS, need_pgbouncer, pooling
 from tests.faults.profile import Profile

@@ -14,9 +14,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronlease.emulator import postgres
-from cronlease.emulator.cluster import server_command
-from cronlease.migrate import migrate
+from cronlease.db.migration.migrate import migrate
+from cronlease.embedded import server
+from cronlease.embedded.cluster import server_command
 from tests.acceptance.conftest import Served
 from tests.conftest import Server
 from tests.faults.island import island
@@ -147,18 +147,18 @@ def test_a_holder_whose_cable_is_pulled_is_replaced_long_before_its_max_run(
     """The server has to notice it by itself: its keepalives and its data go unacknowledged. A statement at work asks
     nothing of the network, and ends with the time of its run."""
     socket = ["-c", f"unix_socket_directories={place}"]
-    monkeypatch.setattr(postgres, "server_command", lambda *words, **more: [*server_command(*words, **more), *socket])
+    monkeypatch.setattr(server, "server_command", lambda *words, **more: [*server_command(*words, **more), *socket])
     place.chmod(0o777)
     with island() as away:
         with away.visit():
-            server = postgres.EmbeddedPostgres.start(place / "pg", fsync=False)
-        with server:
+            embedded = server.EmbeddedPostgres.start(place / "pg", fsync=False)
+        with embedded:
             # A socket in the file system works from everywhere.
-            owner = Room(make_conninfo(server.dsn, host=str(place)))
+            owner = Room(make_conninfo(embedded.dsn, host=str(place)))
             migrate(owner.dsn)
             owner.query("begin; set local tcp_keepalives_idle = 1; set local tcp_user_timeout = 1000; commit")
             owner.query("create table effect (name text, request_id uuid)")
-            with at_their_places(server.dsn, owner, tmp_path / "log", *away.way, max_run=60):
+            with at_their_places(embedded.dsn, owner, tmp_path / "log", *away.way, max_run=60):
                 away.cut()
                 places = PLACES.keys() - {"statement"}
                 assert taken_over(owner.dsn, 20, places).keys() == places

@@ -1,7 +1,7 @@
 """The deployable with nobody who listens for SIGTERM. For the negative control of P6."""
 
 from cronlease import Run, scheduled
-from cronlease.lifecycle import process
+from cronlease.process.shutdown import process
 
 process.hook = lambda *_, **__: None  # type: ignore[method-assign]
 

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from opening_signals.check import check
-from opening_signals.model import Source
-from opening_signals.sources import json_items
+from opening_signals.feeds import json_items
+from opening_signals.feeds.model import Source
 
 
 def resident(field: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cronlease.outcome import Outcome
-from opening_signals import fetch
+from opening_signals.http import fetch
 from tests.integration.conftest import Room
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

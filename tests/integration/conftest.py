@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronlease.database import Database
+from cronlease.db.connection import Database
 from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome
-from cronlease.run import run_once
+from cronlease.run.execution import run_once
 from cronlease.settings import load
 
 NAME = "tick"

@@ -11,13 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronlease import Run, checkin, lifecycle, schedule_action
-from cronlease.database import Database
-from cronlease.dispatch import Dispatcher
+from cronlease import Run, schedule_action
+from cronlease.db.connection import Database
 from cronlease.job import Job
-from cronlease.loop import Worker
+from cronlease.observe import ping
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
+from cronlease.process import shutdown
 from cronlease.settings import load
+from cronlease.triggers.dispatch import Dispatcher
+from cronlease.triggers.worker import Worker
 from tests.integration.conftest import Room, wait_until
 from tests.monitor import Behave, CheckedIn, Monitor, drip, error, garbage, monitoring, ok, silence
 
@@ -206,11 +208,11 @@ def test_a_process_that_has_no_thread_to_spare_runs_all_the_same(
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkin, "_STEP_SECONDS", 0.2)
-    monkeypatch.setattr(checkin, "_START_FIRST_SECONDS", 0.05)
-    monkeypatch.setattr(checkin, "_AWAITED_SECONDS", 0.5)
+    monkeypatch.setattr(ping, "_STEP_SECONDS", 0.2)
+    monkeypatch.setattr(ping, "_START_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(ping, "_AWAITED_SECONDS", 0.5)
 
 
 def test_the_wait_for_a_monitor_fits_into_the_last_words_of_a_process() -> None:
-    assert checkin._START_FIRST_SECONDS + checkin._STEP_SECONDS < checkin._AWAITED_SECONDS
-    assert checkin._AWAITED_SECONDS < lifecycle._LAST_WORDS_SECONDS
+    assert ping._START_FIRST_SECONDS + ping._STEP_SECONDS < ping._AWAITED_SECONDS
+    assert ping._AWAITED_SECONDS < shutdown._LAST_WORDS_SECONDS

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from cronlease import Run, SkipReason, Status, schedule_action
-from cronlease.database import Database
-from cronlease.dispatch import Dispatcher, Report
+from cronlease.db.connection import Database
+from cronlease.errors import AlreadyThere, StillRunning
 from cronlease.job import Job
 from cronlease.outcome import FailReason
 from cronlease.settings import load
-from cronlease.trouble import AlreadyThere, StillRunning
+from cronlease.triggers.dispatch import Dispatcher, Report
 
 SETTINGS = load({"CRONLEASE_DISPATCH_PAUSE": "0s", "CRONLEASE_LEASE": "30s"})
 
@@ -265,7 +265,7 @@ def test_a_job_schedules_an_action_in_the_transaction_of_its_data(actions: Actio
 
 def test_a_row_names_its_action_and_a_hit_runs_that(actions: Actions, dsn: str) -> None:
     from cronlease.job import Hit
-    from cronlease.run import run_once
+    from cronlease.run.execution import run_once
 
     actions.schedule("tick", every="10m..15m")
 

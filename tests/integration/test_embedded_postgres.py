@@ -15,14 +15,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronlease.emulator.cluster import password_file
-from cronlease.emulator.postgres import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir, wheel_bin_dir
+from cronlease.embedded.cluster import password_file
+from cronlease.embedded.server import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir, wheel_bin_dir
 
 ROOT = os.geteuid() == 0
 OWNER = """
 import sys
 from pathlib import Path
-from cronlease.emulator.postgres import EmbeddedPostgres
+from cronlease.embedded.server import EmbeddedPostgres
 with EmbeddedPostgres.start(Path(sys.argv[1]), fsync=False, keep="keep" in sys.argv) as server:
     print(server.owned, server.pid, server.dsn, flush=True)
     sys.stdin.read()
@@ -167,11 +167,11 @@ def test_libpqs_variables_of_the_user_change_nothing(data_dir: Path, monkeypatch
 
 
 def test_a_port_that_was_taken_meanwhile_is_tried_again(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cronlease.emulator import postgres
+    from cronlease.embedded import server
 
     with ExitStack() as stack, EmbeddedPostgres.start(data_dir, fsync=False) as busy:
-        ports = [busy.port, postgres._free_port()]
-        monkeypatch.setattr(postgres, "_free_port", lambda: ports.pop(0))
+        ports = [busy.port, server._free_port()]
+        monkeypatch.setattr(server, "_free_port", lambda: ports.pop(0))
         second = stack.enter_context(EmbeddedPostgres.start(data_dir.with_name("second"), fsync=False))
         assert second.owned
         assert second.port != busy.port

@@ -11,11 +11,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronlease import Run
-from cronlease.database import Database
+from cronlease.db.connection import Database
+from cronlease.db.migration.migrate import migrate
 from cronlease.job import Hit, Job
-from cronlease.migrate import migrate
 from cronlease.outcome import FailReason, SkipReason, Status
-from cronlease.run import run_once
+from cronlease.run.execution import run_once
 from cronlease.settings import load
 from tests.conftest import Server
 from tests.integration.conftest import Room

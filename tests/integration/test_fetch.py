@@ -10,9 +10,9 @@ from email.utils import format_datetime
 
 import pytest
 
-from opening_signals import fetch
-from opening_signals.fetch import Validators, client, get
-from opening_signals.model import FeedError
+from opening_signals.feeds.model import FeedError
+from opening_signals.http import fetch
+from opening_signals.http.fetch import Validators, client, get
 from tests.integration.web import Script, Web, answer, hang_up, head, in_turn, moved, read, source, web
 
 __all__ = ["web"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from opening_signals import lookup
 from opening_signals.check import check
-from opening_signals.lookup import resolve
-from opening_signals.model import Source
+from opening_signals.feeds.model import Source
+from opening_signals.http import lookup
+from opening_signals.http.lookup import resolve
 from tests.integration.conftest import wait_until
 from tests.integration.web import Connection, Script, Web, answer, head, web
 

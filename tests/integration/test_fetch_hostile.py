@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from opening_signals import body, fetch, network
-from opening_signals.model import FeedError
+from opening_signals.feeds.model import FeedError
+from opening_signals.http import body, fetch, network
 from tests.integration.web import Connection, Script, Web, answer, drain, growth, head, moved, read, web
 
 __all__ = ["web"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opening_signals import fetch, network
-from opening_signals.fetch import client, get
-from opening_signals.model import FeedError
+from opening_signals.feeds.model import FeedError
+from opening_signals.http import fetch, network
+from opening_signals.http.fetch import client, get
 from tests.integration.web import (
     PUBLIC,
     Internet,

@@ -11,10 +11,10 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from cronlease import Run
-from cronlease.database import Database
+from cronlease.db.connection import Database
 from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, Status
-from cronlease.run import run_once
+from cronlease.run.execution import run_once
 from cronlease.settings import load
 from tests.integration.conftest import Room
 from tests.proxy import proxied

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from cronlease.outcome import Status
-from opening_signals import collect, fetch, upsert
+from opening_signals import collect
 from opening_signals.collect import PAGE
+from opening_signals.feeds import KINDS
+from opening_signals.feeds.model import Opening, Source
+from opening_signals.http import fetch
 from opening_signals.job import refresh
-from opening_signals.model import Opening, Source
-from opening_signals.sources import KINDS
+from opening_signals.store import upsert
 from tests.integration.boards import Answer, Feeds, answer, board, counts, job, served, titles
 from tests.integration.conftest import Room
 

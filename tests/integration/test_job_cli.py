@@ -9,9 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from cronlease.cli import Toolbox
+from cronlease.cli.main import Toolbox
 from cronlease.outcome import Status
-from cronlease.run import watcher
+from cronlease.run.run import watcher
 from opening_signals import cli
 from opening_signals.collect import PAGE
 from opening_signals.job import refresh

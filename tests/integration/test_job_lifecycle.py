@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cronlease.outcome import Outcome, Status
-from opening_signals import upsert
 from opening_signals.job import refresh
+from opening_signals.store import upsert
 from tests.integration.boards import Feeds, answer, board, counts, feed, job, served, versioned
 from tests.integration.conftest import Room
 

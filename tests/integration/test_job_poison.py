@@ -10,8 +10,8 @@ import pytest
 
 from cronlease.outcome import Status
 from opening_signals.collect import DUPLICATE
+from opening_signals.feeds.sanitize import BROKEN_TEXT
 from opening_signals.job import refresh
-from opening_signals.repair import BROKEN_TEXT
 from tests.integration.boards import Feeds, answer, board, counts, feed, job, served, titles
 from tests.integration.conftest import Room
 

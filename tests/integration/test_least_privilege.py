@@ -11,12 +11,12 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cronlease import Run, SkipReason, Status, schedule_action
-from cronlease.database import Database
-from cronlease.dispatch import Dispatcher
+from cronlease.db.connection import Database
+from cronlease.db.functions import read_refresh_status
+from cronlease.db.migration.migrate import migrate
 from cronlease.job import Job
-from cronlease.migrate import migrate
 from cronlease.settings import load
-from cronlease.wall import read_refresh_status
+from cronlease.triggers.dispatch import Dispatcher
 from opening_signals.job import refresh
 from tests.conftest import Server
 from tests.integration.boards import Feeds, answer, board, counts, job, served, titles

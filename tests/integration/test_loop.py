@@ -16,15 +16,15 @@ import psycopg
 import pytest
 
 from cronlease import Run
-from cronlease.database import Database
-from cronlease.dispatch import Dispatched
-from cronlease.emulator.postgres import EmbeddedPostgres
+from cronlease.cli.database import EmbeddedDatabase
+from cronlease.db.connection import Database
+from cronlease.db.functions import Query
+from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.job import Job
-from cronlease.loop import Worker
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
 from cronlease.settings import load
-from cronlease.verbs.embedded import EmbeddedDatabase
-from cronlease.wall import Query
+from cronlease.triggers.dispatch import Dispatched
+from cronlease.triggers.worker import Worker
 from tests.integration.conftest import Room, wait_until
 from tests.proxy import proxied
 

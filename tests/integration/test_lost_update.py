@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 
 from cronlease import Run
-from cronlease.database import Database
+from cronlease.db.connection import Database
 from cronlease.job import Hit, Job
 from cronlease.outcome import Status
-from cronlease.run import run_once
+from cronlease.run.execution import run_once
 from cronlease.settings import load
 from tests.integration.conftest import Room
 

@@ -10,9 +10,9 @@ import pytest
 from freezegun import freeze_time
 
 from cronlease import LeaseLost, Run
-from cronlease.database import Database
+from cronlease.db.connection import Database
+from cronlease.db.functions import ensure_schedule
 from cronlease.outcome import FailReason, SkipReason, Status
-from cronlease.wall import ensure_schedule
 from tests.integration.conftest import Room
 
 
@@ -304,9 +304,9 @@ def test_a_partial_run_is_ok_and_says_what_was_left_out(room: Room) -> None:
 
 
 def test_the_arguments_of_a_hit_override_those_of_the_row_for_that_run(room: Room) -> None:
-    from cronlease.database import Database
+    from cronlease.db.connection import Database
     from cronlease.job import Hit, Job
-    from cronlease.run import run_once
+    from cronlease.run.execution import run_once
     from cronlease.settings import load
 
     room.enter(nothing)

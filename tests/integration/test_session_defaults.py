@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.database import Database
-from cronlease.dispatch import Dispatcher
+from cronlease.db.connection import Database
+from cronlease.db.migration.migrate import migrate
 from cronlease.job import Job
-from cronlease.migrate import migrate
 from cronlease.settings import load
+from cronlease.triggers.dispatch import Dispatcher
 from tests.acceptance.shell import Shell
 from tests.conftest import Server
 from tests.faults.pgbouncer import pooling

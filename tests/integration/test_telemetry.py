@@ -18,12 +18,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from cronlease import Run, logs, schedule_action, telemetry
-from cronlease.database import Database
-from cronlease.dispatch import Dispatcher
+from cronlease import Run, schedule_action
+from cronlease.db.connection import Database
 from cronlease.job import Job
+from cronlease.observe import logs, telemetry
 from cronlease.outcome import FailReason, SkipReason, Status
 from cronlease.settings import load
+from cronlease.triggers.dispatch import Dispatcher
 from opening_signals.job import refresh
 from tests.integration.boards import Feeds, answer, board, job, served
 from tests.integration.conftest import Room

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from cronlease.database import Database
-from cronlease.dispatch import Dispatcher
+from cronlease.db.connection import Database
+from cronlease.db.functions import read_refresh_status
 from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.run import run_once
+from cronlease.run.execution import run_once
 from cronlease.settings import load
-from cronlease.wall import read_refresh_status
+from cronlease.triggers.dispatch import Dispatcher
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import NAME, Room
 from tests.proxy import proxied

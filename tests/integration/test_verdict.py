@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cronlease.emulator.borrowed import Refused, notice
+from cronlease.cli.table import lines
+from cronlease.emulator.external_database import Refused, notice
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.show import rows_in_the_database
 from cronlease.emulator.verdict import Before, Ledger, Scope, Verdict, judge, stale
-from cronlease.verbs.table import lines
 from tests.schema.calls import acquire, call, finish
 
 JOB = "refresh_opening_signals"

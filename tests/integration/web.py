@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import httpcore2
 import pytest
 
-from opening_signals import network
-from opening_signals.fetch import Page, Validators, client, get
-from opening_signals.model import Source
+from opening_signals.feeds.model import Source
+from opening_signals.http import network
+from opening_signals.http.fetch import Page, Validators, client, get
 
 PUBLIC = "93.184.216.34"
 NOTHING_KNOWN = Validators()

@@ -8,9 +8,9 @@ from uuid import uuid4
 import psycopg
 from psycopg import AsyncConnection
 
-from opening_signals import memory, upsert
-from opening_signals.model import Opening
-from opening_signals.upsert import Merged
+from opening_signals.feeds.model import Opening
+from opening_signals.store import source_state, upsert
+from opening_signals.store.upsert import Merged
 
 
 def opening(external_id: str, title: str = "Baker") -> Opening:
@@ -31,7 +31,7 @@ async def load_on(conn: AsyncConnection[Any], source: str, openings: Sequence[Op
     await upsert.stage(conn, request_id, source, openings[:half], start=0)
     await upsert.stage(conn, request_id, source, openings[half:], start=half)
     async with conn.transaction():
-        await memory.lock(conn, [source])
+        await source_state.lock(conn, [source])
         return await upsert.merge(conn, request_id, {source: (half > 0) + (len(openings) > half)})
 
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cronlease.migrate import MigrationError, create_if_absent, migrate, schema_files
-from cronlease.verbs.drift import drift
+from cronlease.cli.drift import drift
+from cronlease.db.migration.migrate import MigrationError, create_if_absent, migrate, schema_files
 from tests.schema.calls import acquire, call, finish, make_due, one
 from tests.schema.older_tables import ADOPTED, PLAIN, REFUSED
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronlease.migrate import migrate
+from cronlease.db.migration.migrate import migrate
 from tests.conftest import Server
 from tests.integration.conftest import wait_until
 from tests.schema.calls import (

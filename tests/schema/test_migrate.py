@@ -13,8 +13,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronlease import migrate as module
-from cronlease.migrate import MigrationError, SchemaFile, create_if_absent, migrate, schema_files
+from cronlease.db.migration import migrate as module
+from cronlease.db.migration.migrate import MigrationError, SchemaFile, create_if_absent, migrate, schema_files
 from tests.conftest import Server
 from tests.schema.calls import acquire, call, finish, one
 
@@ -84,7 +84,7 @@ def test_twenty_processes_may_migrate_at_once(empty_dsn: str, monkeypatch: pytes
     # Each is forked from one that has imported all of it, which needs the path in its environment.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["pytest", "cronlease.migrate"])
+    processes.set_forkserver_preload(["pytest", "cronlease.db.migration.migrate"])
     start = processes.Barrier(PROCESSES)
     with ProcessPoolExecutor(PROCESSES, processes, initializer=start.wait, initargs=(30,)) as pool:
         asked = [pool.submit(create_if_absent if number % 2 else migrate, empty_dsn) for number in range(PROCESSES)]

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.migrate import migrate
+from cronlease.db.migration.migrate import migrate
 from tests.conftest import Server
 from tests.schema.calls import one, schedule
 

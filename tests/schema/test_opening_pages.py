@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from opening_signals import memory, upsert
-from opening_signals.model import Opening
-from opening_signals.upsert import Merged
+from opening_signals.feeds.model import Opening
+from opening_signals.store import source_state, upsert
+from opening_signals.store.upsert import Merged
 from tests.schema.openings import load, load_on, one, opening
 
 FEED = [opening(str(number), f"Baker {number}") for number in range(10)]
@@ -123,7 +123,7 @@ def test_what_another_changed_between_staging_and_merge_is_put_right_by_the_next
             await upsert.stage(each, request_id, "acme", FEED[5:], start=5)
             conn.execute(meanwhile.encode())
             async with each.transaction():
-                await memory.lock(each, ["acme"])
+                await source_state.lock(each, ["acme"])
                 await upsert.merge(each, request_id, {"acme": 2})
 
     asyncio.run(work())
@@ -153,7 +153,7 @@ def test_a_merge_that_closes_nothing_of_an_unsure_source_remembers_none_of_it(
         async with await AsyncConnection.connect(dsn, autocommit=True) as each, each.transaction():
             request_id = uuid4()
             await upsert.stage(each, request_id, "acme", FEED[:5], start=0)
-            await memory.lock(each, ["acme"])
+            await source_state.lock(each, ["acme"])
             return await upsert.merge(each, request_id, {"acme": 1}, unsure=["acme"])
 
     assert asyncio.run(work()) == Merged(5, 0, 0)

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from cronlease.migrate import migrate
-from opening_signals import memory, upsert
-from opening_signals.upsert import Merged
+from cronlease.db.migration.migrate import migrate
+from opening_signals.store import source_state, upsert
+from opening_signals.store.upsert import Merged
 from tests.schema.openings import load, load_on, one, opening
 
 # Beside what older_schema.sql has: a row that does not know when it was first seen.
@@ -222,7 +222,7 @@ def test_writers_of_many_sources_take_them_in_one_order(dsn: str, conn: psycopg.
         async with await AsyncConnection.connect(dsn, autocommit=True) as each:
             for _ in range(40):
                 async with each.transaction():
-                    await memory.lock(each, draw.sample(names, 20))
+                    await source_state.lock(each, draw.sample(names, 20))
 
     assert at_once(lambda writer: asyncio.run(take(writer))) == []
     assert one(conn, "select count(*) from opening_sources") == len(names)

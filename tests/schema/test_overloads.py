@@ -9,11 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease import schedule, wall
-from cronlease.database import ask_plain
+from cronlease.db import functions, schedule
+from cronlease.db.connection import ask_plain
+from cronlease.db.functions import Query
+from cronlease.errors import Ambiguous
 from cronlease.outcome import Counts, Status
-from cronlease.trouble import Ambiguous
-from cronlease.wall import Query
 from tests.schema.calls import one
 
 OURS = """
@@ -51,7 +51,7 @@ def make_overloads(conn: psycopg.Connection, default: str) -> int:
 def calls() -> list[Query[Any]]:
     """Every call that Python makes, in an order in which each succeeds."""
     request, due, lease = uuid4(), uuid4(), timedelta(minutes=5)
-    claim = wall.acquire_refresh_lock(
+    claim = functions.acquire_refresh_lock(
         "job",
         request,
         lease,
@@ -64,7 +64,7 @@ def calls() -> list[Query[Any]]:
         actions=["job"],
         parent=uuid4(),
     )
-    end = wall.finish_refresh_run(
+    end = functions.finish_refresh_run(
         "job",
         request,
         1,
@@ -76,16 +76,16 @@ def calls() -> list[Query[Any]]:
     )
     actions = ("job",)
     return [
-        wall.ensure_schedule("job"),
+        functions.ensure_schedule("job"),
         claim,
-        wall.renew_refresh_lock("job", request, 1, lease),
-        wall.assert_lease("job", request, 1),
+        functions.renew_refresh_lock("job", request, 1, lease),
+        functions.assert_lease("job", request, 1),
         end,
-        wall.due_refreshes(actions),
-        wall.claim_due_refresh(due, actions, [lease], [lease], trigger="test", max_run=lease, parent=uuid4()),
-        wall.release_refresh_lock("job", due),
-        wall.release_refresh_lock(None, due),
-        wall.read_refresh_status(),
+        functions.due_refreshes(actions),
+        functions.claim_due_refresh(due, actions, [lease], [lease], trigger="test", max_run=lease, parent=uuid4()),
+        functions.release_refresh_lock("job", due),
+        functions.release_refresh_lock(None, due),
+        functions.read_refresh_status(),
         schedule.pause_refresh("job", "why"),
         schedule.resume_refresh("job"),
         schedule.unlock_refresh("job", due),
@@ -112,7 +112,7 @@ def test_one_that_fits_as_well_as_ours_stops_a_call_and_is_not_called_either(
     conn: psycopg.Connection, stranger: psycopg.Connection
 ) -> None:
     """With a default for every argument some calls are ambiguous: they fail, and nothing runs."""
-    ask_plain(conn, wall.ensure_schedule("job"))
+    ask_plain(conn, functions.ensure_schedule("job"))
     make_overloads(stranger, "default null")
     for query in calls():
         with suppress(Ambiguous):
@@ -133,6 +133,6 @@ def test_the_types_that_are_sent_are_those_of_the_functions(conn: psycopg.Connec
     for name, names, types in conn.execute(OURS).fetchall():
         if name in asked:
             for argument, kind in zip(names, types, strict=True):
-                if argument in wall._TYPES:
-                    assert wall._TYPES[argument] == spelt.get(kind, kind), f"{name} {argument}"
+                if argument in functions._TYPES:
+                    assert functions._TYPES[argument] == spelt.get(kind, kind), f"{name} {argument}"
     assert one(conn, "select count(*) from pg_proc where proname = any (%s)", [list(asked)]) == len(asked)

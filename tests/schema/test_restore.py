@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.emulator.install import wheel_bin_dir
+from cronlease.embedded.install import wheel_bin_dir
 from tests.conftest import Server
 from tests.require import need_postgres
 from tests.schema.calls import one

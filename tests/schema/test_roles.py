@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronlease.migrate import MigrationError, SchemaFile, migrate
+from cronlease.db.migration.migrate import MigrationError, SchemaFile, migrate
 from tests.conftest import Server
 from tests.schema.calls import acquire, finish, one, renew, schedule
 from tests.schema.rights import ANYBODY, HELD, NOBODY, READER, RUNNER, RUNNER_AND_READER

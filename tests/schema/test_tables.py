@@ -8,8 +8,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronlease.migrate import MigrationError, create_if_absent, migrate, schema_files, state
-from cronlease.verbs.drift import drift
+from cronlease.cli.drift import drift
+from cronlease.db.migration.migrate import MigrationError, create_if_absent, migrate, schema_files, state
 from tests.conftest import Server
 from tests.schema.calls import acquire, call, finish, one
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cronlease.migrate import create_if_absent, migrate, schema_files
+from cronlease.db.migration.migrate import create_if_absent, migrate, schema_files
 from tests.schema.calls import acquire, finish, one, row
 
 OLDER = [Path(__file__).parent / name for name in ("older_schema.sql", "older_schema_without_zones.sql")]

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from cronlease.migrate import migrate, schema_files
-from cronlease.verbs.drift import drift
+from cronlease.cli.drift import drift
+from cronlease.db.migration.migrate import migrate, schema_files
 from tests.schema.calls import one
 
 DUMP = Path(__file__).with_name("version_0_1.sql").read_text("utf-8")

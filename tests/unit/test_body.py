@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opening_signals import body
-from opening_signals.body import PIECE, Body
-from opening_signals.model import FeedError
+from opening_signals.feeds.model import FeedError
+from opening_signals.http import body
+from opening_signals.http.body import PIECE, Body
 
 
 def unfold(parts: list[bytes], encoding: str = "gzip") -> list[bytes]:

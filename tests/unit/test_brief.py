@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronlease.verbs.brief import short, sparkline, took
+from cronlease.cli.brief import short, sparkline, took
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from cronlease.cascade import is_spawned, parent
+from cronlease.process.spawn_guard import is_spawned, parent
 
 
 @pytest.mark.parametrize("value", [None, "", "0", " "])

@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cronlease.cli import Toolbox, main
-from cronlease.verbs import doctor_environment
+from cronlease.cli.doctor.environment import parts, variables
+from cronlease.cli.main import Toolbox, main
 
 FUNCTIONS = Path(__file__).parents[2] / "functions"
 
@@ -98,8 +98,7 @@ def test_the_doctor_knows_every_variable_that_the_code_reads() -> None:
         for name in re.findall(r"[\"'](CRONLEASE_[A-Z_]*[A-Z])[\"']", path.read_text("utf-8"))
     }
     assert "CRONLEASE_SPAWNED" in written
-    parts = doctor_environment.parts()
-    (found,) = doctor_environment.variables(parts, dict.fromkeys(written, "x"))
+    (found,) = variables(parts(), dict.fromkeys(written, "x"))
     assert found.level == "ok"
 
 
@@ -114,7 +113,7 @@ def test_a_misspelt_variable_is_found_and_a_service_of_kubernetes_is_not() -> No
         ],
         "x",
     )
-    flavour, lease = doctor_environment.variables(doctor_environment.parts(), environment)
+    flavour, lease = variables(parts(), environment)
     assert flavour.said == "CRONLEASE_FLAVOUR is set, and nothing reads it"
     assert lease.fix == "write CRONLEASE_LEASE"
 

@@ -18,6 +18,8 @@ import pytest
 from freezegun import freeze_time
 
 from cronlease.cadence import Every
+from cronlease.cli.table import lines
+from cronlease.emulated_times import CAPPED, Times
 from cronlease.emulator.chaos import check as check_faults
 from cronlease.emulator.chaos import possible
 from cronlease.emulator.clock import Clock
@@ -33,13 +35,11 @@ from cronlease.emulator.samples import samples
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
 from cronlease.emulator.shapes import is_first_page
 from cronlease.emulator.show import Screen, hit_line
-from cronlease.emulator.times import CAPPED, Times
 from cronlease.emulator.verdict import Verdict
 from cronlease.settings import load as load_settings
-from cronlease.verbs.table import lines
-from opening_signals.catalogue import load
 from opening_signals.check import check
 from opening_signals.settings import AT_ONCE
+from opening_signals.sources_file import load
 from tests.acceptance.conftest import client
 
 MOMENT = datetime(2026, 11, 16, 9, 30, 5, tzinfo=UTC)

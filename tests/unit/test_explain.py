@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cronlease.verbs.backends import Backend
-from cronlease.verbs.rows import Look, PastRun, Schedule
-from cronlease.verbs.sentences import explain
-from cronlease.verbs.table import lines, shown
-from cronlease.verbs.words import in_words, relative
+from cronlease.cli.backends import Backend
+from cronlease.cli.format import in_words, relative
+from cronlease.cli.rows import Look, PastRun, Schedule
+from cronlease.cli.sentences import explain
+from cronlease.cli.table import lines, shown
 
 NOW = datetime(2026, 12, 24, 18, tzinfo=UTC)
 REQUEST = "b0e84cf1-f696-41c7-a123-e918b0f5d7b7"

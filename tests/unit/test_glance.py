@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from cronlease.verbs.glance import HEADING, Glance
-from cronlease.verbs.live import View
-from cronlease.verbs.rows import Schedule
+from cronlease.cli.glance import HEADING, Glance
+from cronlease.cli.live import View
+from cronlease.cli.rows import Schedule
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 

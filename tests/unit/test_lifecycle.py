@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from cronlease.lifecycle import Lifecycle
+from cronlease.process.shutdown import Lifecycle
 
 
 @pytest.mark.parametrize("runs", [0, 2])

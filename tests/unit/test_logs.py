@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cronlease import logs
+from cronlease.observe import logs
 
 
 class Terminal(io.StringIO):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronlease import logs
+from cronlease.observe import logs
 
 # What the patterns look for, and what makes an attempt of each of them begin and fail.
 WORDS = ("a", "A1", "://", ":", "@", "?", "#", " ", "/", "'", '"', "=", "<", ".", "password", "pwd='", "passwd=")

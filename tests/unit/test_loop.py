@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from cronlease.dispatch import Dispatched
-from cronlease.loop import Pace
 from cronlease.outcome import Outcome, SkipReason, Status
+from cronlease.triggers.dispatch import Dispatched
+from cronlease.triggers.worker import Pace
 
 PAUSE = timedelta(seconds=1)
 RAN = Dispatched(Outcome("tick", UUID(int=1), status=Status.SUCCESS))

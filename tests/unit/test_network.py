@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opening_signals.network import is_public
+from opening_signals.http.network import is_public
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.32.0.1", "192.167.255.255"]
 PUBLIC_6 = ["2606:4700:4700::1111", "2a00:1450:4001:800::200e", "2001:4860:4860::8888", "2400:cb00::1"]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cronlease.conninfo import place_of
+from cronlease.cli.process_lock import only_one
+from cronlease.db.conninfo import place_of
+from cronlease.errors import Unreachable
 from cronlease.settings import Settings
-from cronlease.trouble import Unreachable
-from cronlease.verbs.only_one import only_one
 
 HERE = Settings(database_url="postgresql://me:secret@db.example/one")
 THERE = Settings(database_url="postgresql://me:secret@db.example/two")

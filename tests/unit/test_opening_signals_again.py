@@ -5,7 +5,7 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opening_signals.again import Again
+from opening_signals.feeds.duplicates import Again
 
 
 @settings(max_examples=50)

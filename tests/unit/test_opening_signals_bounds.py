@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from opening_signals import collect
-from opening_signals.model import FeedError, Opening
-from opening_signals.sources.json_bytes import LongTexts
-from opening_signals.sources.kind import MOST_COST, NODE, TOO_LARGE
+from opening_signals.feeds.json_bytes import LongTexts
+from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE
+from opening_signals.feeds.model import FeedError, Opening
 from tests.feeds import cut, read, source
 
 MB = 1024**2
@@ -142,7 +142,7 @@ def test_what_expat_would_keep_is_the_end_of_the_source(endless: str) -> None:
 
 
 def test_a_long_link_is_not_kept_in_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opening_signals.sources.rss.urljoin", None)
+    monkeypatch.setattr("opening_signals.feeds.rss.urljoin", None)
     body = rss(*(item(number, f"<link>https://a.example/{'b' * 3000}{number}</link>") for number in range(50)))
     assert len(ids(body, "rss")[0]) == 50
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from opening_signals.catalogue import SHIPPED, SourcesError, load
-from opening_signals.sources import KINDS
+from opening_signals.feeds import KINDS
+from opening_signals.sources_file import SHIPPED, SourcesError, load
 
 GOOD = """
 [[source]]

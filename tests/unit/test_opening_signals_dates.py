@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from opening_signals.model import Source
+from opening_signals.feeds.model import Source
 from tests.feeds import read, source
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import jmespath
 import pytest
 
-from opening_signals.model import FeedError, Opening, Source
-from opening_signals.repair import BROKEN_TEXT
-from opening_signals.sources import KINDS
-from opening_signals.spec import Fields
+from opening_signals.feeds import KINDS
+from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.feeds.sanitize import BROKEN_TEXT
+from opening_signals.feeds.spec import Fields
 from tests.feeds import cut, read, source
 
 JOB: dict[str, Any] = {

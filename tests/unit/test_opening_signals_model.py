@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opening_signals.model import Opening
-from opening_signals.repair import BROKEN_TEXT, canonical
+from opening_signals.feeds.model import Opening
+from opening_signals.feeds.sanitize import BROKEN_TEXT, canonical
 
 FIELDS: dict[str, Any] = {
     "external_id": "4012345",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opening_signals.catalogue import SourcesError, load
-from opening_signals.model import FeedError
+from opening_signals.feeds.model import FeedError
+from opening_signals.sources_file import SourcesError, load
 from tests.feeds import fixture, read
 
 OWN = """

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from opening_signals.model import FeedError
-from opening_signals.paging import AnyPaging, Paging
+from opening_signals.feeds.model import FeedError
+from opening_signals.feeds.paging import AnyPaging, Paging
 
 HERE = "https://feeds.example/jobs?state=open"
 OFFSET = {"style": "offset", "size": 50}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from opening_signals.catalogue import load
-from opening_signals.model import FeedError, Opening, Source
-from opening_signals.sources import KINDS
-from opening_signals.sources.json_feed import PRESETS
+from opening_signals.feeds import KINDS
+from opening_signals.feeds.json_feed import PRESETS
+from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.sources_file import load
 from tests.feeds import FIXTURES, cut, fixture, read
 
 FEEDS: dict[str, Any] = tomllib.loads(FIXTURES.with_suffix(".toml").read_text(encoding="utf-8"))

@@ -5,18 +5,18 @@ from uuid import uuid4
 
 import pytest
 
+from cronlease.cli import output
+from cronlease.cli.post import Answer, answer_line
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
-from cronlease.verbs import show
-from cronlease.verbs.post import Answer, answer_line
 
 TOMORROW = datetime(2026, 11, 17, tzinfo=UTC)
 
 
 def test_a_hint_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    show.outcome(Outcome("tick", uuid4(), status=Status.SUCCESS, hint="acme was\nleft out"), in_json=False)
+    output.outcome(Outcome("tick", uuid4(), status=Status.SUCCESS, hint="acme was\nleft out"), in_json=False)
     assert capsys.readouterr().out == "tick: success in 0.00 s\n  acme was left out\n"
     paused = Outcome("a b", uuid4(), skipped=SkipReason.PAUSED)
-    show.outcome(paused, in_json=False)
+    output.outcome(paused, in_json=False)
     said = "`cronlease schedule resume 'a b'` lets it run again"
     assert capsys.readouterr().out == f"a b: skipped, paused\n  {said}\n"
     assert Answer(200, paused.as_json()).hint == said
@@ -24,7 +24,7 @@ def test_a_hint_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_status_is_not_said_twice(capsys: pytest.CaptureFixture[str]) -> None:
     ended = Outcome("tick", uuid4(), failed=FailReason.INTERRUPTED, error="interrupted: it was told to stop")
-    show.outcome(ended, in_json=False)
+    output.outcome(ended, in_json=False)
     assert capsys.readouterr().out == "tick: interrupted in 0.00 s: it was told to stop\n"
     assert answer_line(Answer(503, ended.as_json())) == "tick: interrupted (503): it was told to stop"
 
@@ -32,7 +32,7 @@ def test_a_status_is_not_said_twice(capsys: pytest.CaptureFixture[str]) -> None:
 def test_how_to_force_it_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     hint = 'send {"force": true} to run now'
     early = Outcome("tick", uuid4(), skipped=SkipReason.NOT_DUE, next_run_at=TOMORROW, hint=hint)
-    show.outcome(early, in_json=False)
+    output.outcome(early, in_json=False)
     assert capsys.readouterr().out.count("\n") == 1
     assert Answer(200, early.as_json()).hint is None
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronlease.statements import transaction_control
+from cronlease.db.statements import transaction_control
 
 BODY = "create {} f() returns int begin atomic {} end"
 

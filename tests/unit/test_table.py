@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from cronlease.cli import Toolbox
-from cronlease.verbs import status
-from cronlease.verbs.glance import HEADING, Glance
-from cronlease.verbs.rows import Schedule
-from cronlease.verbs.table import lines
+from cronlease.cli.commands import status
+from cronlease.cli.glance import HEADING, Glance
+from cronlease.cli.main import Toolbox
+from cronlease.cli.rows import Schedule
+from cronlease.cli.table import lines
 from opening_signals.table import lines as lines_of_openings
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psycopg
 
+from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.emulator.faults import Dice, Faults
 from cronlease.emulator.function import EmulatorError, FunctionProcess
-from cronlease.emulator.postgres import EmbeddedPostgres
 
 # How long another has, once the lease is out, to take over from a run that is stopped, so that both are alive.
 _TAKE_OVER_SECONDS = 1.0

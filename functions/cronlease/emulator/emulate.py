@@ -6,12 +6,12 @@ import time
 
 from cronlease.emulator import chaos
 from cronlease.emulator.clock import Clock
+from cronlease.emulator.environment import Stage, staged
 from cronlease.emulator.faults import NO_FAULTS, Dice
 from cronlease.emulator.function import EmulatorError, FunctionEnded
 from cronlease.emulator.jobs import TimedJob
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender
 from cronlease.emulator.show import Screen
-from cronlease.emulator.stage import Stage, staged
 from cronlease.emulator.start import Options, Warn, beside, ready
 from cronlease.emulator.stopping import Stopping, stop_signals
 from cronlease.emulator.verdict import Before, Ledger, judge, stale

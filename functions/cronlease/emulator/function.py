@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cronlease.emulator import child
-from cronlease.emulator.filelock import FileLock
+from cronlease.embedded import child
+from cronlease.embedded.filelock import FileLock
 from cronlease.emulator.log import Log
 from cronlease.emulator.stopping import Stopping
 

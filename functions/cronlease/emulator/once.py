@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from cronlease.emulator.clock import Clock
+from cronlease.emulator.environment import staged
 from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.scheduler import Sender
-from cronlease.emulator.stage import staged
 from cronlease.emulator.start import Options, Warn, beside, ready
 from cronlease.emulator.stopping import stop_signals
 

@@ -8,7 +8,7 @@ import psycopg
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
-from cronlease.conninfo import conninfo_of
+from cronlease.db.conninfo import conninfo_of
 
 # What may hold a semicolon that ends no statement. The last alternative takes one character at a time.
 _PART = re.compile(

@@ -1,0 +1,1 @@
+"""The command line. Never imported by a deployed function."""

@@ -1,0 +1,1 @@
+"""One module per verb, each imported when it is asked for."""

@@ -1,0 +1,112 @@
+"""`cronlease doctor`: looks at everything that has to fit, and says of each what mends it. Changes nothing."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cronlease.cli import options, output
+from cronlease.cli.doctor import database, deployment, environment
+from cronlease.cli.doctor.finding import BROKEN, INFO, OK, WARNING, Finding, broken, info, ok, warning
+from cronlease.cli.format import counted
+from cronlease.cli.source import NotASource, Source, load_jobs
+from cronlease.cli.table import shown
+from cronlease.db.conninfo import in_parts
+from cronlease.errors import DatabaseTrouble
+from cronlease.job import Job
+from cronlease.observe.logs import redact
+from cronlease.settings import Settings
+
+if TYPE_CHECKING:
+    from cronlease.cli.main import Toolbox
+
+_COLOURS = {OK: "green", INFO: "blue", WARNING: "yellow", BROKEN: "red"}
+
+
+@click.command("doctor")
+@options.source
+@click.option("--jobs", type=click.Path(path_type=Path), help="A jobs.json: do its time limits fit each other?")
+@options.as_json
+@click.pass_obj
+def doctor_command(toolbox: "Toolbox", source: Source, jobs: Path | None, as_json: bool) -> None:
+    """Look for what is wrong, and say what mends it.
+
+    Environment, database, schema, grants, clocks, pooler, leases and the sources file; it changes nothing. The exit
+    status is 1 when something is broken, 0 when there are only warnings.
+    """
+    findings = []
+    for finding in _findings(toolbox, source, jobs):
+        found = finding._replace(said=redact(finding.said), fix=finding.fix and redact(finding.fix))
+        findings.append(found)
+        if not as_json:
+            _print(found)
+    levels = Counter(finding.level for finding in findings)
+    if as_json:
+        output.as_json({"ok": not levels[BROKEN], "findings": [finding._asdict() for finding in findings]})
+    else:
+        click.echo(f"{levels[BROKEN]} broken, {counted(levels[WARNING], 'warning')}.")
+    if levels[BROKEN]:
+        raise click.exceptions.Exit(1)
+
+
+def _findings(toolbox: "Toolbox", source: Source, jobs: Path | None) -> Iterator[Finding]:
+    parts = environment.parts()
+    yield from environment.variables(parts)
+    settings: Settings | None = None
+    try:
+        settings = toolbox.settings()
+    except click.ClickException as error:
+        yield broken("settings", error.message, "mend that variable: nothing starts before")
+    known, said = _declared(source)
+    yield from said
+    if jobs is not None:
+        yield from deployment.look(jobs, known)
+    scheduled: set[str] = set()
+    if settings is not None:
+        yield from environment.time_limits(settings, known)
+        yield from _database(toolbox, settings, known, scheduled)
+    yield from environment.of_the_jobs(parts, known, scheduled)
+
+
+def _declared(source: Source) -> tuple[Mapping[str, Job] | None, list[Finding]]:
+    """The functions of the file; None for the shipped one, which says nothing about the deployment."""
+    if source.is_shipped:
+        return None, [info("source", source.described)]
+    try:
+        jobs = load_jobs(source)
+        return jobs, [ok("source", f"{source.described} declares {', '.join(jobs)}")]
+    except NotASource as error:
+        said, _, fix = error.message.partition(": ")
+        return None, [warning("source", said, fix)]
+    except click.ClickException as error:
+        said = error.message
+    except SystemExit as error:
+        # The decorators refuse to start in one sentence.
+        said = str(error.code)
+    return None, [broken("source", said, "mend that file: a deployment of it would not start either")]
+
+
+def _database(
+    toolbox: "Toolbox", settings: Settings, known: Mapping[str, Job] | None, scheduled: set[str]
+) -> Iterator[Finding]:
+    """Told as they come: a database may take its time. The actions that have a schedule there are put into the last
+    argument."""
+    place = "configured" if settings.has_database else "embedded"
+    try:
+        with toolbox.connection() as conn:
+            yield from database.look(conn, settings, known)
+            scheduled |= database.scheduled(conn)
+    except click.ClickException as error:
+        why, fix = error.message, "set DATABASE_URL, or pip install 'cronlease[local]'"
+        if isinstance(error.__cause__, DatabaseTrouble):
+            why, fix = in_parts(error.__cause__)
+        yield broken("connection", f"no connection to the {place} database: {why}", fix)
+
+
+def _print(finding: Finding) -> None:
+    level = click.style(f"{finding.level:<8}", fg=_COLOURS[finding.level])
+    click.echo(f"{level} {finding.check:<11} {shown(finding.said)}")
+    if finding.fix:
+        click.echo(f"{'':<20} fix: {shown(finding.fix)}")

@@ -1,0 +1,36 @@
+"""`cronlease explain NAME`: why it did or did not run, and when it will."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cronlease.cli import options, output, rows
+from cronlease.cli.sentences import explain
+from cronlease.cli.source import Source, look_into
+
+if TYPE_CHECKING:
+    from cronlease.cli.main import Toolbox
+
+
+@click.command("explain")
+@options.name
+@options.source
+@options.as_json
+@click.pass_obj
+def explain_command(toolbox: "Toolbox", name: str, source: Source, as_json: bool) -> None:
+    """Say why NAME did or did not run, and when it will.
+
+    It also says whether the source declares its action, unless that is the shipped one.
+    """
+    # The shipped one says nothing about the deployment that has this schedule.
+    known = None if source.is_shipped else look_into(source, say=not as_json)
+    if source.is_shipped and not as_json:
+        source.say()
+    with toolbox.connection() as conn, rows.known(conn, name):
+        found = rows.look(conn, name)
+    said = explain(found, known, source.name)
+    if as_json:
+        output.as_json({"function": name, "sentences": said, **found.as_json})
+    else:
+        for sentence in said:
+            output.text(sentence)

@@ -1,0 +1,44 @@
+"""`cronlease recover`: clears the leases that dead runs have left."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from cronlease.cli import options, output
+from cronlease.cli.backends import ending, in_the_way, standing
+from cronlease.cli.format import counted
+from cronlease.cli.table import shown
+from cronlease.db.connection import ask_plain
+from cronlease.db.schedule import recover_stale_dispatches
+
+if TYPE_CHECKING:
+    from cronlease.cli.main import Toolbox
+
+
+@click.command("recover")
+@options.length("--older-than", default="5m", text="Only those of runs that started at least so long ago.")
+@click.option("--all", "every_age", is_flag=True, help="Also those that have run out just now.")
+@options.as_json
+@click.pass_obj
+def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, as_json: bool) -> None:
+    """Clear the leases of runs that died, and close runs that were left open; never a live one."""
+    if every_age:
+        given = click.get_current_context().get_parameter_source("older_than")
+        if given is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--all and --older-than exclude each other")
+        older_than = timedelta(0)
+    with toolbox.connection() as conn:
+        cleared = ask_plain(conn, recover_stale_dispatches(older_than))
+        left = [each for each in in_the_way(conn) if each.holds == "row"]
+    none = (
+        "no lease of that age has run out: --all looks at those of any age" if older_than else "no lease has run out"
+    )
+    if left:
+        none = "no lease could be cleared"
+    said = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
+    document = {"recovered": cleared, "left": [each.function_name for each in left]}
+    output.say(document, said, in_json=as_json)
+    for each in left:
+        why = f'a run of "{each.function_name}" still has its row locked in {standing(each)}'
+        click.echo(shown(f"{why}; {ending(each)}."), err=True)

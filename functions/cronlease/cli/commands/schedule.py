@@ -1,0 +1,169 @@
+"""`cronlease schedule ...`: what a person does to schedules."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import click
+
+from cronlease.cli import options, output, rows
+from cronlease.cli.commands.create import create_command
+from cronlease.cli.commands.run import run_command
+from cronlease.cli.format import at, beside
+from cronlease.cli.sentences import holder
+from cronlease.cli.table import lines, shown
+from cronlease.db.connection import ask_plain
+from cronlease.db.schedule import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
+
+if TYPE_CHECKING:
+    from cronlease.cli.main import Toolbox
+
+_STATES = ("pending", "dispatching", "completed", "paused", "stale")
+
+
+@click.group("schedule")
+def schedule_group() -> None:
+    """Create, look at and change schedules."""
+
+
+schedule_group.add_command(create_command)
+schedule_group.add_command(run_command)
+
+
+@schedule_group.command("list")
+@click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="At most so many.")
+@options.as_json
+@click.pass_obj
+def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: bool) -> None:
+    """Show the schedules: what is due first, what has completed last."""
+    with toolbox.connection() as conn:
+        now, found, as_written = rows.listed(conn, state, limit)
+    if as_json:
+        output.as_json(as_written)
+    elif not found:
+        click.echo("There are no such schedules." if state else "There are no schedules yet.")
+    else:
+        heading = ("name", "state", "action", "every", "runs", "last", "next run")
+        cells = [_cells(row, output.next_run(row, now)) for row in found]
+        for line in lines(heading, cells, cut=("name", "action", "next run"), spare=("runs",)):
+            click.echo(line)
+        if len(found) == limit:
+            output.may_be_more(limit)
+
+
+def _cells(row: rows.Schedule, then: str) -> tuple[str, ...]:
+    every = "once" if row.once else row.every or ""
+    return (row.function_name, row.state, row.action, every, str(row.run_count), row.last_status or "", then)
+
+
+@schedule_group.command("show")
+@options.name
+@options.as_json
+@click.pass_obj
+def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
+    """Show all that is known of NAME, and its newest runs."""
+    with toolbox.connection() as conn, rows.known(conn, name):
+        found = rows.look(conn, name, runs=10)
+    if as_json:
+        output.as_json(found.as_json)
+        return
+    for field, value in found.schedule._asdict().items():
+        if value is not None and field != "every_is_readable":
+            output.text(f"{field:<14} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
+    if found.runs:
+        heading = ("run", "status", "trigger", "started", "took", "error")
+        cells = [_past(run) for run in found.runs]
+        for line in ["", *lines(heading, cells, cut=("run", "error"), spare=("trigger",))]:
+            click.echo(line)
+
+
+def _past(run: rows.PastRun) -> tuple[str, ...]:
+    took = f"{(run.finished_at - run.started_at).total_seconds():.2f} s" if run.finished_at else ""
+    return (run.request_id, run.status, run.trigger, at(run.started_at), took, beside(run.status, run.error))
+
+
+@schedule_group.command("pause")
+@options.name
+@click.option("--reason", callback=options.text, help="Why, for whoever asks.")
+@options.as_json
+@click.pass_obj
+def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bool) -> None:
+    """Keep NAME from running until it is resumed.
+
+    A run in progress may finish.
+    """
+    with toolbox.connection() as conn, rows.known(conn, name):
+        changed = ask_plain(conn, pause_refresh(name, reason))
+    said = f'"{name}" is paused' if changed else f'"{name}" was paused already'
+    if reason is not None and not changed:
+        said += f", and the reason is now: {reason}"
+    output.say({"function": name, "paused": True, "changed": changed}, said, in_json=as_json)
+
+
+@schedule_group.command("resume")
+@options.name
+@options.as_json
+@click.pass_obj
+def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
+    """Let NAME run again."""
+    with toolbox.connection() as conn, rows.known(conn, name):
+        changed = ask_plain(conn, resume_refresh(name))
+        found = rows.look(conn, name)
+    said = f'"{name}" is resumed' if changed else f'"{name}" was not paused'
+    said += f", {output.next_run(found.schedule, found.now)}"
+    output.say({"function": name, "paused": False, "changed": changed}, said, in_json=as_json)
+
+
+@schedule_group.command("delete")
+@options.name
+@options.yes
+@options.as_json
+@click.pass_obj
+def delete_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> None:
+    """Delete NAME unless it is running; its history stays."""
+    with toolbox.connection() as conn, rows.known(conn, name):
+        if not yes:
+            row = rows.look(conn, name).schedule
+            options.confirm(shown(f'Delete "{name}", {row.state}, of the action "{row.action}"?'))
+        ask_plain(conn, delete_refresh(name))
+    output.say({"function": name, "deleted": True}, f'"{name}" is deleted, its history stays', in_json=as_json)
+
+
+@schedule_group.command("unlock")
+@options.name
+@options.yes
+@options.as_json
+@click.pass_obj
+def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> None:
+    """Break the lease of NAME, after saying whose it is.
+
+    The run that had it can never write again, and the next one may start.
+    """
+    with toolbox.connection() as conn, rows.known(conn, name):
+        found = rows.look(conn, name)
+        holding = holder(found)
+        if holding is None:
+            document = {"function": name, "unlocked": False, "locked_by": None}
+            output.say(document, f'"{name}" is not locked', in_json=as_json)
+            return
+        if not yes:
+            options.confirm(f"{shown(holding)}\nBreak this lease?")
+        lock = ask_plain(conn, unlock_refresh(name, _request_id(found.schedule.locked_by)))
+    if not lock.unlocked:
+        raise click.ClickException(shown(_too_late(name, lock.locked_by)))
+    said = f'"{name}" is unlocked: request {lock.locked_by} can never write again'
+    output.say({"function": name, "unlocked": True, "locked_by": lock.locked_by}, said, in_json=as_json)
+
+
+def _request_id(holding: str | None) -> UUID | None:
+    """The one that was shown: a lease that somebody else has taken since then is not to be broken."""
+    with suppress(ValueError):
+        return UUID(holding or "")
+    return None
+
+
+def _too_late(name: str, locked_by: str | None) -> str:
+    if locked_by is None:
+        return f'"{name}" was free by then: its run has ended'
+    return f'request {locked_by} holds "{name}" by now: it was left alone, look again before you break its lease'

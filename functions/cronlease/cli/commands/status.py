@@ -1,0 +1,105 @@
+"""`cronlease status`: every schedule at a glance, once or kept on the screen."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronlease.cli import options, output
+from cronlease.cli.glance import HEADING, SPARE, Glance, look
+from cronlease.cli.table import lines
+from cronlease.db.conninfo import advised, connect_plain, conninfo_of
+from cronlease.errors import DatabaseTrouble
+from cronlease.observe.logs import redact
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from cronlease.cli.main import Toolbox
+
+_SHORTEST_PAUSE = 0.1
+
+
+@click.command("status")
+@click.option("--watch", is_flag=True, help="Keep it on the screen until Ctrl-C.")
+@options.length("--interval", "pause", default="1s", text="How often --watch asks the database.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@options.as_json
+@click.pass_obj
+def status_command(toolbox: "Toolbox", watch: bool, pause: timedelta, limit: int, as_json: bool) -> None:
+    """Show what every schedule is doing.
+
+    Its state, who has the lease and for how long, when it runs next, how long its newest runs took and how the last
+    one ended. All times are the database's. With --watch it goes on through a restart of the database, and writes
+    one table after another where its output is no terminal.
+    """
+    if not watch:
+        with toolbox.connection() as conn:
+            _print(look(conn, limit), as_json)
+        return
+    with toolbox.database_url() as url:
+        # One that is down is waited for; one that cannot be read never comes up.
+        conninfo_of(url)
+        _watch_until_told(url, limit, pause, as_json)
+
+
+def _print(glance: Glance, as_json: bool) -> None:
+    if as_json:
+        output.as_json(glance.as_json)
+    elif not glance.schedules:
+        click.echo("There are no schedules yet.")
+    else:
+        cells = [cells for _, cells in glance.cells(glance.now)]
+        for line in lines(HEADING, cells, cut=("name", "error"), spare=SPARE):
+            click.echo(line)
+        if glance.is_full:
+            output.may_be_more(len(glance.schedules))
+
+
+def _watch_until_told(url: str, limit: int, pause: timedelta, as_json: bool) -> None:
+    # Else the terminal would stay as the live view has made it.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if sys.stdout.isatty() and not as_json:
+            from cronlease.cli.live import View
+
+            view = View()
+            with view.live():
+                _watch(url, limit, pause, view.show, view.say)
+        else:
+            _watch(url, limit, pause, lambda glance: _print(glance, as_json), _complain)
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _complain(trouble: str) -> None:
+    click.echo(f"No answer, trying again: {trouble}", err=True)
+
+
+def _watch(
+    url: str, limit: int, pause: timedelta, tell: Callable[[Glance], None], complain: Callable[[str], None]
+) -> None:
+    """Without end: a database that goes away is asked again until it is back."""
+    conn: Connection[Any] | None = None
+    seconds = max(pause.total_seconds(), _SHORTEST_PAUSE)
+    ticks = threading.Event()
+    try:
+        while True:
+            try:
+                conn = conn or connect_plain(url)
+                tell(look(conn, limit))
+            except DatabaseTrouble as trouble:
+                complain(redact(advised(trouble)))
+                if conn is not None:
+                    conn.close()
+                conn = None
+            ticks.wait(seconds)
+    finally:
+        if conn is not None:
+            conn.close()

@@ -1,0 +1,82 @@
+"""`cronlease worker`: the resident loop as a process."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from cronlease.cli import options, output
+from cronlease.cli.source import Source, load_jobs
+from cronlease.db.connection import POOL_SIZE, Database
+from cronlease.db.conninfo import conninfo_of
+from cronlease.job import Job
+from cronlease.observe import logs
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.process import shutdown, spawn_guard
+from cronlease.process.shutdown import process
+from cronlease.settings import Settings
+from cronlease.triggers.worker import Worker
+
+if TYPE_CHECKING:
+    from cronlease.cli.main import Toolbox
+
+# A run may stage on one connection, commit on another and renew its lease on a third.
+_CONNECTIONS_PER_RUN = 4
+
+
+@click.command("worker")
+@options.source
+@click.option("--concurrency", type=click.IntRange(1, 100), default=1, show_default=True, help="Rows run at once.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON per run on standard output.")
+@click.pass_obj
+def worker_command(toolbox: "Toolbox", source: Source, concurrency: int, as_json: bool) -> None:
+    """Stay, and run what is due when it is due.
+
+    Any number may share a database. SIGTERM or Ctrl-C gives the runs in progress CRONLEASE_DRAIN_SECONDS to finish,
+    interrupts what is left, so that it is due at once, and ends with exit status 0; a second one does not wait.
+    """
+    if spawn_guard.is_spawned():
+        document = {"ok": True, "skipped": True, "reason": SkipReason.SPAWNED, "hint": spawn_guard.HINT}
+        output.spawned("worker", document, in_json=as_json)
+        return
+    settings = toolbox.settings()
+    logs.configure(settings.log_level)
+    jobs = load_jobs(source)
+    with toolbox.database_url(stays=True) as url:
+        # One that is down is waited for; one that cannot be read never comes up.
+        conninfo_of(url)
+        shutdown.run(_work(jobs, source, url, settings, concurrency, as_json))
+
+
+async def _work(
+    jobs: Mapping[str, Job], source: Source, url: str, settings: Settings, concurrency: int, as_json: bool
+) -> None:
+    def tell(outcome: Outcome) -> None:
+        # For a person the log has a line per run already.
+        if as_json:
+            output.as_json(outcome.as_json())
+
+    database = _database(url, settings, size=max(POOL_SIZE, concurrency * _CONNECTIONS_PER_RUN))
+    worker = Worker(jobs, database, settings, concurrency=concurrency, on_outcome=tell)
+    names = ", ".join(jobs)
+    async with process.guarding(settings.drain_seconds, told=worker.stop):
+        logs.log(
+            logging.INFO,
+            f"The worker looks for what is due of {names}; source: {source.described}",
+            action="worker_started",
+        )
+        try:
+            await worker.run()
+        finally:
+            await database.close()
+    logs.log(logging.INFO, "The worker has stopped", action="worker_stopped")
+
+
+def _database(url: str, settings: Settings, *, size: int) -> Database:
+    if settings.has_database:
+        return Database(url, pooler=settings.pooler, size=size)
+    from cronlease.cli.database import EmbeddedDatabase
+    from cronlease.embedded.cluster import default_data_dir
+
+    return EmbeddedDatabase(default_data_dir() / "postgres", url, pooler=settings.pooler, size=size)

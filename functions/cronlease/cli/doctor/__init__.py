@@ -1,0 +1,1 @@
+"""What `cronlease doctor` looks at."""

@@ -1,0 +1,232 @@
+"""What the doctor sees in the database, from the server itself to what the schedules say. Writes nothing."""
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cronlease.cli.backends import ending, in_the_way, standing
+from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
+from cronlease.cli.drift import MIGRATE, drift
+from cronlease.cli.format import counted
+from cronlease.cli.roles import READER, RUNNER, lacks
+from cronlease.db.connection import ask_plain
+from cronlease.db.functions import Query
+from cronlease.db.migration.catalogue import tables_of
+from cronlease.db.migration.migrate import MigrationError, functions_and_views, schema_files, state
+from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
+from cronlease.settings import Settings
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_OLDEST = 140000
+_SKEW_SECONDS = 2.0
+_A_CLAIM = "execute on acquire_refresh_lock"
+_OWNER = "look once more as the owner of the schema"
+
+
+def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | None) -> Iterator[Finding]:
+    """Known are the actions of a source, where one was given."""
+    before = time.time()
+    server = _ask(conn, "server")
+    yield from _server(conn, server)
+    yield from _clock(server["now"], before, time.time())
+    yield from _pooler(conn, server, settings)
+    there = None
+    try:
+        there = state(conn)
+        ours = there not in ("absent", "adoptable")
+        yield from _schema(conn) if ours else _absent(conn, there, server, settings)
+    except MigrationError as error:
+        said, _, fix = str(error).partition(": ")
+        yield broken("schema", said, fix)
+    except DatabaseTrouble as trouble:
+        yield broken("schema", str(trouble), MIGRATE)
+    if there != "absent":
+        yield from _tried("grants", lambda: _grants(conn, server["role"]))
+        yield from _tried("strangers", lambda: _strangers(conn))
+    if there == "complete":
+        yield from _tried("leases", lambda: _leases(conn))
+        yield from _tried("backends", lambda: _backends(conn))
+        yield from _tried("cadences", lambda: _cadences(conn))
+        if known is not None:
+            yield from _tried("actions", lambda: _actions(conn, known))
+        else:
+            yield info("actions", "not looked at: with --source main.py it says which schedules that cannot run")
+
+
+def scheduled(conn: "Connection[Any]") -> set[str]:
+    """The actions that have a schedule; none where that cannot be read."""
+    try:
+        return set(_ask(conn, "scheduled"))
+    except DatabaseTrouble:
+        return set()
+
+
+def _tried(check: str, findings: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """Trouble in one check is a finding, and the others go on."""
+    try:
+        yield from findings()
+    except SchemaMissing:
+        # What is missing is a finding of the schema's already.
+        return
+    except DatabaseTrouble as trouble:
+        yield warning(check, f"this role cannot look at it: {trouble}", _OWNER)
+
+
+def _server(conn: "Connection[Any]", server: dict[str, Any]) -> Iterator[Finding]:
+    where = f"PostgreSQL {server['version']}, database {server['database']}, as {server['role']}"
+    yield ok("connection", where)
+    if conn.info.server_version < _OLDEST:
+        said = f"the server is PostgreSQL {server['version']}, and it takes 14 or newer"
+        yield broken("server", said, "upgrade the server, or take a newer one")
+    if server["open_schema"]:
+        said = "everybody may create things in the schema public, also functions with the names of ours"
+        yield warning("server", said, "run `revoke create on schema public from public` as the owner of the database")
+    if server["encoding"] != "UTF8":
+        said = f"the database is encoded as {server['encoding']}: text with other characters fails, or is misread"
+        yield warning(
+            "server", said, "use a database made with `create database ... encoding 'UTF8' template template0`"
+        )
+    if server["read_only"]:
+        yield broken("server", "the database is read-only", "connect to the primary, not to a standby or a replica")
+
+
+def _clock(server_now: float, before: float, after: float) -> Iterator[Finding]:
+    """The answer was written somewhere between: how far apart the clocks are at least."""
+    apart = max(before - server_now, server_now - after, 0.0)
+    if apart > _SKEW_SECONDS:
+        which = "behind" if server_now > after else "ahead of"
+        said = f"this machine's clock is at least {apart:.0f} s {which} the database's"
+        fix = "let both machines ask a time server (NTP): leases do not mind, but tokens and logs do"
+        yield warning("clock", said, fix)
+    else:
+        yield ok("clock", "this machine's clock and the database's agree")
+
+
+def _pooler(conn: "Connection[Any]", server: dict[str, Any], settings: Settings) -> Iterator[Finding]:
+    """Behind a pooler the process that greeted us is not the one that answers."""
+    seen = server["pid"] != conn.info.backend_pid
+    said = f"{'a' if seen else 'no'} pooler in between, CRONLEASE_POOLER is {settings.pooler}"
+    if seen and settings.pooler == "none":
+        yield broken("pooler", f"{said}: prepared statements will fail", "set CRONLEASE_POOLER=transaction")
+    elif not seen and settings.pooler == "transaction":
+        fix = "leave CRONLEASE_POOLER at auto, unless the function itself connects through one"
+        yield warning("pooler", f"{said}: nothing is prepared, which costs time at each hit", fix)
+    else:
+        yield ok("pooler", said)
+
+
+def _absent(conn: "Connection[Any]", there: str, server: dict[str, Any], settings: Settings) -> Iterator[Finding]:
+    said = "the database has no schema of ours yet"
+    if there == "adoptable":
+        said = "the database has tables or functions of an older generation"
+        found = drift(conn)
+        if refused := [each.sentence for each in found.tables if not each.statements]:
+            yield broken("schema", f"{said}, which cannot be adopted: {'; '.join(refused)}", found.fix)
+            return
+    if not server["may_create"]:
+        role = server["role"]
+        fix = f'run `cronlease migrate --roles` as the owner of the database, then `grant {RUNNER} to "{role}"`'
+        yield broken("schema", f"{said}, and {role} may not create anything in schema public", fix)
+    elif settings.migrate == "never":
+        yield broken("schema", f"{said}, and CRONLEASE_MIGRATE is never", MIGRATE)
+    else:
+        yield warning("schema", said, f"{MIGRATE}, or let the first hit create it")
+
+
+def _schema(conn: "Connection[Any]") -> Iterator[Finding]:
+    and_more = ", no migration is missing"
+    try:
+        found = drift(conn)
+    except NotPermitted as trouble:
+        yield warning("schema", f"this role cannot look at the migrations: {trouble}", _OWNER)
+        found, and_more = drift(conn, ledger=False), ""
+    if found.is_there:
+        # Runs may well live with a rule that somebody added on purpose.
+        ours = found.migrations or found.differences or found.newer or not all(each.theirs for each in found.tables)
+        yield (broken if ours else warning)("schema", "; ".join(found.sentences()), found.fix)
+    else:
+        yield ok("schema", f"every table, function and view is as its file says{and_more}")
+
+
+def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
+    # What the file gives to the role of a deployment is what a run needs.
+    lacking = lacks(conn, role, RUNNER)
+    if lacking and _A_CLAIM in lacking and not lacks(conn, role, READER):
+        fix = f'nothing, where it is for a person who looks; a deployment needs `grant {RUNNER} to "{role}"`'
+        yield warning("grants", f"{role} may look, and not run anything", fix)
+    elif lacking:
+        fix = f'run `cronlease migrate --roles` as the owner, then `grant cronlease_runner to "{role}"`'
+        yield broken("grants", f"{role} lacks {', '.join(lacking)}", fix)
+    else:
+        yield ok("grants", f"{role} may do all that a run needs")
+
+
+def _backends(conn: "Connection[Any]") -> Iterator[Finding]:
+    """Those that keep every hit of a schedule away for longer than a claim or a lease lasts."""
+    found = in_the_way(conn)
+    for each in found:
+        what = "its row" if each.holds == "row" else "the advisory lock of a claim"
+        said = f'every hit of "{each.function_name}" is skipped as locked: {what} is held by {standing(each)}'
+        yield warning("backends", said, ending(each))
+    if not found:
+        yield ok("backends", "no backend keeps a schedule from running")
+
+
+def _strangers(conn: "Connection[Any]") -> Iterator[Finding]:
+    names = [*tables_of(schema_files("migrations")), *(file.name for file in functions_and_views())]
+    for found in _ask(conn, "strangers", {"names": names}):
+        role, tables, functions = found["role"], found["tables"], found["functions"]
+        things = [*tables, *functions]
+        listed = _names({"names": things[:3], "count": len(things)})
+        said = f"{role} may use {counted(len(things), 'thing')} of ours: {listed}"
+        revokes = [f"revoke all on {', '.join(tables)} from {role}"] if tables else []
+        revokes += [f"revoke all on function {', '.join(functions)} from {role}"] if functions else []
+        if found["by_default"]:
+            yield warning("strangers", said, f"unless that is meant, `{'; '.join(revokes)}`")
+        else:
+            yield info("strangers", said)
+
+
+def _leases(conn: "Connection[Any]") -> Iterator[Finding]:
+    stale = _ask(conn, "leases")
+    if stale["count"]:
+        said = f"{counted(stale['count'], 'lease')} ran out before the run finished: {_names(stale)}"
+        fix = "run `cronlease recover --all`, or wait: the next hit takes over, unless a backend has the row locked"
+        yield warning("leases", said, fix)
+    else:
+        yield ok("leases", "no lease has run out under its run")
+
+
+def _cadences(conn: "Connection[Any]") -> Iterator[Finding]:
+    unreadable = _ask(conn, "cadences")
+    if unreadable["count"]:
+        count = counted(unreadable["count"], "schedule")
+        said = f"{count} cannot run, what is in the column every is no cadence: {_names(unreadable)}"
+        fix = (
+            "run `cronlease schedule create NAME --replace --every 10m..15m ...` for each, or mend the column by hand"
+        )
+        yield broken("cadences", said, fix)
+    else:
+        yield ok("cadences", "the cadence of every schedule can be read")
+
+
+def _names(found: dict[str, Any]) -> str:
+    """Some of them, and whether there are more."""
+    return ", ".join(found["names"]) + (", ..." if found["count"] > len(found["names"]) else "")
+
+
+def _actions(conn: "Connection[Any]", known: Collection[str]) -> Iterator[Finding]:
+    unknown: dict[str, int] = _ask(conn, "actions", {"known": sorted(known)})
+    for action, count in unknown.items():
+        said = f'the source has no action "{action}", and {counted(count, "schedule")} would run it'
+        yield warning("actions", said, "declare it with @action, or `cronlease schedule delete` what needs it")
+    if not unknown:
+        yield ok("actions", "the source has the action of every schedule")
+
+
+def _ask(conn: "Connection[Any]", question: str, params: dict[str, Any] | None = None) -> Any:
+    text = Path(__file__).with_name(f"doctor_{question}.sql").read_text("utf-8")
+    return ask_plain(conn, Query(text, params or {}, lambda row: row[0]))

@@ -1,0 +1,191 @@
+"""How far a database is from schema/: migrations it has not seen, tables that are not as those made them, functions
+and views that differ from their files.
+
+Asks, and changes nothing: each function is made once more among the temporary things of a transaction that is rolled
+back, so that the server itself says what it makes of the file. That takes no lock anybody waits for, and no more
+rights than to look.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cronlease.db.connection import ask_plain, send_plain
+from cronlease.db.functions import Query
+from cronlease.db.migration import adopt
+from cronlease.db.migration.catalogue import made_by, wanted
+from cronlease.db.migration.difference import Difference as OfTable
+from cronlease.db.migration.migrate import (
+    SchemaFile,
+    absent,
+    from_elsewhere,
+    functions_and_views,
+    pending,
+    record_of,
+    schema_files,
+)
+from cronlease.db.migration.replace import closing_of, grants_of
+from cronlease.errors import DatabaseTrouble, NotPermitted
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+MIGRATE = "run `cronlease migrate` as the owner of the schema"
+REPAIR = (
+    "a table is not as the migrations left it: put back by hand what is gone, or restore the table from a backup,"
+    " and then migrate"
+)
+_OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
+_PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
+
+
+class Difference(NamedTuple):
+    """A function or view that is not as its file says: missing, another one, or with an older one beside it."""
+
+    file: SchemaFile
+    what: str
+    # Statements before and after the file's own, where it cannot be replaced in place.
+    before: list[str]
+    after: list[str]
+    can_be_made: bool = True
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is made rather than replaced: then default privileges give it away."""
+        return self.what == "is missing" or bool(self.before)
+
+
+class Drift(NamedTuple):
+    migrations: list[SchemaFile]
+    differences: list[Difference]
+    # Migrations that only a newer version knows: its functions are there, and ours would be a step back.
+    newer: list[str]
+    tables: list[OfTable]
+    # What the migrations that are missing make and is not there yet.
+    new: list[str]
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.migrations or self.differences or self.newer or self.tables)
+
+    @property
+    def fix(self) -> str:
+        if self.newer:
+            return "install the version that made the database: to migrate with this one would be a step back"
+        can_be_made = all(found.can_be_made for found in self.differences) and all(
+            found.statements for found in self.tables
+        )
+        return MIGRATE if can_be_made else REPAIR
+
+    def sentences(self) -> list[str]:
+        """One for each thing that is behind."""
+        return [
+            *(f"migration {name} is of a newer version" for name in self.newer),
+            *(f"migration {file.name} is missing" for file in self.migrations),
+            *(found.sentence for found in self.tables),
+            *(f"{found.file.name} {found.what}" for found in self.differences),
+        ]
+
+    def script(self, *then: str) -> str:
+        """What migrate would do about it, for a person to read or for psql."""
+        if not (self.migrations or self.differences or self.tables or then):
+            return ""
+        parts = ["begin;", "set local check_function_bodies = off;"]
+        for each in self.tables:
+            parts += [f"-- {each.sentence}", *(f"{statement};" for statement in each.statements)]
+        for file in self.migrations:
+            parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
+        for found in self.differences:
+            parts += [f"-- {found.file.name} {found.what}", *(f"{each};" for each in found.before)]
+            parts.append(found.file.text.strip())
+        made = [found.file.name for found in self.differences if found.is_new]
+        if self.new or made:
+            parts.append(f"{closing_of([*self.new, *made], self.new)};")
+        for found in self.differences:
+            parts += [f"{each};" for each in [*found.after, found.file.closing] if each]
+        return "\n\n".join([*parts, *(text.strip() for text in then), "commit;"])
+
+
+def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
+    """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble. Without the ledger, which only
+    the owner may read, it is about functions and views alone."""
+    with _rolled_back(conn):
+        migrations, newer = (pending(conn), from_elsewhere(conn)) if ledger else ([], [])
+        # A newer version has changed the tables as it needs them.
+        tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
+        files = functions_and_views()
+        found, refused = _as_they_are(conn, files)
+        differences = [each for file in files if (each := _compared(conn, file, found))]
+        if not migrations:
+            # No view looks at another, and every migration has been: what a file lacks is gone from a table.
+            differences = [_judged(each, refused.get(each.file.name)) for each in differences]
+        new = absent(conn, made_by(migrations))
+        return Drift(migrations, differences, newer, tables, new)
+
+
+def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
+    """What migrate would do about the tables before the migrations that are missing, or refuse to."""
+    by = wanted(conn, schema_files("migrations"))
+    names = {file.name for file in missing}
+    seen = {name: parts for name, parts in by.items() if name not in names}
+    return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]
+
+
+def _judged(found: Difference, refusal: str | None) -> Difference:
+    return found._replace(what=f"cannot be made: {refusal}", can_be_made=False) if refusal else found
+
+
+@contextmanager
+def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
+    send_plain(conn, _OPENING)
+    try:
+        yield
+    finally:
+        conn.rollback()
+
+
+def _as_they_are(
+    conn: "Connection[Any]", files: list[SchemaFile]
+) -> tuple[dict[tuple[str, bool], list[dict[str, str]]], dict[str, str]]:
+    """By name, and whether it is present or wanted; and of those that cannot be made, why not."""
+    texts = {file.name: _PLACE.sub(r"\1pg_temp.", file.text, count=1) for file in files}
+    refused = {}
+    if _refusal(conn, "\n".join(texts.values())):
+        # For one of them there is no table or column: it is not as its file says.
+        refused = {name: why for name, text in texts.items() if (why := _refusal(conn, text))}
+    names = {"names": [file.name for file in files]}
+    text = Path(__file__).with_name("drift.sql").read_text("utf-8")
+    by_place: dict[tuple[str, bool], list[dict[str, str]]] = {}
+    for row in ask_plain(conn, Query(text, names, lambda row: row[0])):
+        by_place.setdefault((row["name"], row["present"]), []).append(row)
+    return by_place, refused
+
+
+def _refusal(conn: "Connection[Any]", text: str) -> str:
+    """Why that cannot be made, or nothing; the transaction then goes on as if nobody had tried."""
+    send_plain(conn, "savepoint before")
+    try:
+        send_plain(conn, text)
+    except NotPermitted:
+        raise
+    except DatabaseTrouble as trouble:
+        send_plain(conn, "rollback to savepoint before")
+        return str(trouble)
+    return ""
+
+
+def _compared(
+    conn: "Connection[Any]", file: SchemaFile, found: dict[tuple[str, bool], list[dict[str, str]]]
+) -> Difference | None:
+    present, wanted = found.get((file.name, True), []), found.get((file.name, False), [])
+    if not present:
+        return Difference(file, "is missing", [], [])
+    if [row["text"] for row in present] == [row["text"] for row in wanted]:
+        return None
+    same = [row for row in present if [row["text"]] == [each["text"] for each in wanted]]
+    what = "has an older signature beside it" if same else "differs from its file"
+    fits = [each["shape"] for each in wanted]
+    before = [row["removal"] for row in present if [row["shape"]] != fits]
+    return Difference(file, what, before, grants_of(conn, file.name) if before else [])

@@ -1,0 +1,148 @@
+"""What several verbs take: options, and how their values are read."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from math import isinf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from unicodedata import category
+
+import click
+
+from cronlease.cli.format import relative
+from cronlease.cli.source import choose
+from cronlease.triggers.request import unstorable
+
+if TYPE_CHECKING:
+    from cronlease.cli.main import Toolbox
+
+F = TypeVar("F", bound=Callable[..., Any])
+# A day inside of what schedule_action takes, which goes by the time zone of the server.
+_FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
+_JUST_NOW = timedelta(minutes=1)
+_MANY_DIGITS = re.compile(r"[+-]?\d{5,}-")
+_BREAKS = {"Cc", "Zl", "Zp"}
+
+
+def _length(ctx: click.Context, _: click.Parameter, text: str | None) -> timedelta | None:
+    toolbox: Toolbox = ctx.obj
+    return None if text is None else toolbox.duration(text)
+
+
+def _moment(_ctx: click.Context, _: click.Parameter, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        if _MANY_DIGITS.match(text):
+            raise click.BadParameter(_out_of_bounds(text)) from None
+        raise click.BadParameter(f"{text!r} is not a time: write 2026-12-24T18:00Z") from None
+    if moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no time zone: write 2026-12-24T18:00Z, or +01:00 in the place of Z")
+    if not _FIRST <= moment <= _LAST:
+        raise click.BadParameter(_out_of_bounds(text))
+    # A minute for whoever writes what a clock shows.
+    if moment < datetime.now(UTC) - _JUST_NOW:
+        past = relative(moment, datetime.now(UTC))
+        raise click.BadParameter(f"{text!r} was {past}: write a time to come, or leave it out to have it due now")
+    return moment
+
+
+def _out_of_bounds(text: str) -> str:
+    return f"{text!r} is out of bounds: the first time is {_FIRST.date()}, the last one {_LAST.date()}"
+
+
+def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        given = json.loads(text, parse_constant=_no_constant, parse_float=_whole)
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f'not JSON ({error}): write \'{{"key": "value"}}\'') from None
+    if not isinstance(given, dict):
+        raise click.BadParameter('not a JSON object: write \'{"key": "value"}\'')
+    if why := unstorable(given):
+        raise click.BadParameter(why)
+    return given
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _whole(number: str) -> float:
+    """Only what Python can hold as it is written: a run must not be given another number."""
+    read = float(number)
+    if not isinf(read) and Decimal(number) != Decimal(repr(read)):
+        raise ValueError(f"{number} has more digits than a number here can have, write it as text")
+    return read
+
+
+def text(_ctx: click.Context, _: click.Parameter, given: str | None) -> str | None:
+    """The argument as it is, where it can be stored."""
+    try:
+        (given or "").encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("not UTF-8") from None
+    return given
+
+
+def _new_name(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Only where one is made: what is there already must stay within reach."""
+    if any(category(char) in _BREAKS for char in text(ctx, parameter, given) or ""):
+        raise click.BadParameter("a name has no line breaks and no control characters in it")
+    return filled(ctx, parameter, given)
+
+
+def filled(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
+    if not (text(ctx, parameter, given) or "").strip():
+        raise click.BadParameter("must not be empty")
+    return given
+
+
+def confirm(question: str) -> None:
+    """Goes on only after a yes; else the verb ends with a sentence."""
+    try:
+        answer = click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise click.ClickException("nothing was changed: no answer came; --yes does it without a question") from None
+    if not answer:
+        raise click.ClickException("nothing was changed: the answer was no")
+
+
+name = click.argument("name", callback=text)
+new_name = click.argument("name", callback=_new_name)
+as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+yes = click.option("--yes", is_flag=True, help="Do not ask.")
+args = click.option("--args", metavar="JSON", callback=_object, help="An object for the run, such as '{\"n\": 1}'.")
+source = click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    envvar="FUNCTION_SOURCE",
+    show_envvar=True,
+    callback=choose,
+    help="The main.py that declares the functions; by default ./main.py, else the shipped one.",
+)
+
+
+target = click.option(
+    "--target",
+    envvar="FUNCTION_TARGET",
+    show_envvar=True,
+    callback=text,
+    help="Which function of the source; by default the only one that is scheduled.",
+)
+
+
+def length(*names: str, default: str | None = None, text: str) -> Callable[[F], F]:
+    shape = "90s|5m|2h|1d"
+    return click.option(*names, metavar=shape, callback=_length, default=default, show_default=True, help=text)
+
+
+def moment(*names: str, text: str) -> Callable[[F], F]:
+    return click.option(*names, metavar="TIME", callback=_moment, help=text)

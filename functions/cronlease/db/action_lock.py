@@ -1,0 +1,65 @@
+"""The advisory lock of a claim, for a caller's own transaction."""
+
+import logging
+from collections.abc import Awaitable
+from typing import Any, overload
+
+from psycopg import AsyncConnection, Connection
+from psycopg.pq import TransactionStatus
+
+from cronlease.db.connection import ask, ask_plain
+from cronlease.db.functions import Query
+from cronlease.observe.logs import log
+
+_IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+@overload
+def try_acquire_action_lock(conn: Connection[Any] | None, action_id: int) -> bool: ...
+
+
+@overload
+def try_acquire_action_lock(conn: AsyncConnection[Any], action_id: int) -> Awaitable[bool]: ...
+
+
+def try_acquire_action_lock(
+    conn: AsyncConnection[Any] | Connection[Any] | None, action_id: int
+) -> bool | Awaitable[bool]:
+    """Whether the schedule with this id is ours alone until the caller's open transaction ends: the same lock that
+    a claim takes, so write in this transaction what it protects. Never waits, and fails closed: an error, or a
+    connection in no transaction, where the lock would be gone before the answer is here, is a no. Without a
+    connection there is a single instance, and yes. To be awaited on an async connection."""
+    if conn is None:
+        return True
+    if isinstance(conn, AsyncConnection):
+        return _try_lock(conn, action_id)
+    try:
+        return _opens_transaction(conn) and ask_plain(conn, _action_lock(action_id))
+    except Exception as error:
+        return _no_lock(error)
+
+
+async def _try_lock(conn: AsyncConnection[Any], action_id: int) -> bool:
+    try:
+        return _opens_transaction(conn) and await ask(conn, _action_lock(action_id))
+    except Exception as error:
+        return _no_lock(error)
+
+
+def _action_lock(action_id: int) -> Query[bool]:
+    return Query(
+        "select pg_catalog.pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), %(id)s::integer)",
+        {"id": action_id},
+        lambda row: row[0] is True,
+    )
+
+
+def _opens_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
+    """Whether what is sent next runs in a transaction that goes on: the driver begins one where it does not commit
+    by itself."""
+    return conn.info.transaction_status in _IN_TRANSACTION or not conn.autocommit
+
+
+def _no_lock(error: Exception) -> bool:
+    log(logging.ERROR, f"The action's lock could not be asked for: {error}", action="action_lock_failed")
+    return False

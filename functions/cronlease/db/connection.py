@@ -1,0 +1,277 @@
+"""The way to the wall: connections, and the pool of them.
+
+A query of wall.py is sent with `ask` on an async connection and with `ask_plain` on a plain one. Which other modules
+may import psycopg is listed in tests/unit/test_house.py.
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, Connection
+from psycopg.pq import TransactionStatus
+
+from cronlease.db.conninfo import connect_plain, conninfo_of, restyling
+from cronlease.db.functions import Query
+from cronlease.db.pool import Pool
+from cronlease.db.sqlstate import meaning, sentence, unreadable
+from cronlease.db.swift import SwiftConnection
+from cronlease.errors import ConnectionLost, NoneFree, Unreachable
+from cronlease.observe.logs import log
+
+T = TypeVar("T")
+
+POOL_SIZE = 8
+# Of the pool: jobs never get the last two, hits never the last one, so the end of a run always finds a connection.
+_KEPT_FROM_JOBS = 2
+_KEPT_FOR_ENDS = 1
+_PREPARE_AFTER = 2
+
+
+class PooledConnection(SwiftConnection):
+    """A connection with one cursor for all our own queries: a new cursor would look up every type again."""
+
+    @functools.cached_property
+    def kept(self) -> AsyncCursor[Any]:
+        return self.cursor()
+
+
+async def ask(conn: AsyncConnection[Any], query: Query[T]) -> T:
+    """Sends the query in whatever transaction the connection is in; raises DatabaseTrouble."""
+    try:
+        cursor = conn.kept if isinstance(conn, PooledConnection) else conn.cursor()
+        await cursor.execute(query.text, query.params)
+    except psycopg.Error as error:
+        raise meaning(error, lost=conn.closed) from error
+    try:
+        return query.read(await cursor.fetchone() or ())
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
+    try:
+        cursor = conn.execute(query.text, query.params)
+    except psycopg.Error as error:
+        raise meaning(error, lost=conn.closed) from error
+    try:
+        return query.read(cursor.fetchone() or ())
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def ask_apart(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
+    """The answer on a plain connection; on an async one, what to await for it. In a savepoint: an error ends the
+    question, not the transaction that the caller is in."""
+    if isinstance(conn, AsyncConnection):
+        return _ask_apart(conn, query)
+    with conn.transaction():
+        return ask_plain(conn, query)
+
+
+async def _ask_apart(conn: AsyncConnection[Any], query: Query[T]) -> T:
+    async with conn.transaction():
+        return await ask(conn, query)
+
+
+async def send(conn: AsyncConnection[Any], text: str) -> None:
+    """Sends statements that answer nothing, in one string."""
+    try:
+        await conn.execute(text)
+    except psycopg.Error as error:
+        raise meaning(error, lost=conn.closed) from error
+
+
+def send_plain(conn: Connection[Any], text: str) -> None:
+    try:
+        conn.execute(text)
+    except psycopg.Error as error:
+        raise meaning(error, lost=conn.closed) from error
+
+
+def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
+    """Whether the connection is open and in no transaction."""
+    return conn.info.transaction_status == TransactionStatus.IDLE
+
+
+def cut(conn: AsyncConnection[Any] | Connection[Any]) -> None:
+    """Ends the connection under whoever uses it, from any thread: what runs is cancelled, what is open undone."""
+    with suppress(Exception):
+        conn.cancel()
+    with suppress(Exception), socket.socket(fileno=os.dup(conn.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)
+
+
+class Database:
+    """One database as one process sees it: a pool of autocommit connections. Belongs to one event loop."""
+
+    def __init__(self, url: str, *, pooler: str = "auto", size: int = POOL_SIZE) -> None:
+        self.url = url
+        self._prepare_after = None if pooler == "transaction" else _PREPARE_AFTER
+        self._pooler_unknown = pooler == "auto"
+        self._lendable = max(1, size - _KEPT_FROM_JOBS)
+        self._for_jobs = asyncio.Semaphore(self._lendable)
+        self._for_all_but_ends = asyncio.Semaphore(max(1, size - _KEPT_FOR_ENDS))
+        self._pool: Pool[PooledConnection] = Pool(self._open, _close, _is_reusable, size)
+
+    @asynccontextmanager
+    async def connection(self, *, fresh: bool = False) -> AsyncIterator[PooledConnection]:
+        """A connection in autocommit mode, ours until the block ends; left in a transaction, it is thrown away."""
+        async with self._for_all_but_ends, self._taken(fresh=fresh) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def lent(self, seconds: float | None = None) -> AsyncIterator[PooledConnection]:
+        """The same for a job. Raises NoneFree where that takes longer than so many seconds."""
+        async with self._lending(seconds), self.connection() as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def fenced(
+        self, opening: str, first: Query[T], seconds: float | None = None
+    ) -> AsyncIterator[tuple[PooledConnection, T]]:
+        """A connection for a job, in a transaction in which `first` was answered so; what is not committed when the
+        block ends is rolled back. Raises NoneFree as `lent` does."""
+        async with self._lending(seconds), self._for_all_but_ends:
+            try:
+                conn, answer = await self._begin(opening, first, fresh=False)
+            except ConnectionLost:
+                await self._pool.drain()
+                conn, answer = await self._begin(opening, first, fresh=True)
+            try:
+                yield conn, answer
+            finally:
+                await self._end(conn)
+
+    async def ask(self, query: Query[T]) -> T:
+        """One round trip, tried once more on a new connection when one is lost: our functions allow that."""
+        try:
+            async with self.connection() as conn:
+                return await ask(conn, query)
+        except ConnectionLost:
+            await self._pool.drain()
+            async with self.connection(fresh=True) as conn:
+                return await ask(conn, query)
+
+    async def ask_at_the_end(self, query: Query[T]) -> T:
+        """The same for the end of a run, which waits for neither jobs nor hits."""
+        try:
+            async with self._taken(fresh=False) as conn:
+                return await ask(conn, query)
+        except ConnectionLost:
+            return await self.ask_fresh(query)
+
+    async def ask_idle(self, query: Query[T], seconds: float) -> T | None:
+        """The short way, for hits: on an idle connection; None where that does not settle it. Raises TimeoutError."""
+        if self._prepare_after is None or self._for_all_but_ends.locked():
+            return None
+        # Not locked, so this does not wait.
+        async with self._for_all_but_ends:
+            conn = await self._pool.take_idle()
+            if conn is None:
+                return None
+            try:
+                return await conn.ask_swiftly(query, seconds)
+            finally:
+                await self._pool.give(conn)
+
+    async def ask_fresh(self, query: Query[T]) -> T:
+        """For the end of a run, on a connection opened for it; the idle ones are given up, they would fail too."""
+        await self._pool.drain()
+        async with self._taken(fresh=True) as conn:
+            return await ask(conn, query)
+
+    @asynccontextmanager
+    async def _taken(self, *, fresh: bool) -> AsyncIterator[PooledConnection]:
+        conn = await self._pool.take(fresh=fresh)
+        try:
+            yield conn
+        finally:
+            await self._pool.give(conn)
+
+    @asynccontextmanager
+    async def _lending(self, seconds: float | None) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._for_jobs.acquire()
+        except TimeoutError:
+            raise NoneFree(
+                f"all {self._lendable} connections that jobs may have at the same time are in use, and none came free"
+                f" within {seconds:g} s while this job held one: leave its block before entering the next"
+            ) from None
+        try:
+            yield
+        finally:
+            self._for_jobs.release()
+
+    async def _begin(self, opening: str, first: Query[T], *, fresh: bool) -> tuple[PooledConnection, T]:
+        conn = await self._pool.take(fresh=fresh)
+        try:
+            await send(conn, opening)
+            return conn, await ask(conn, first)
+        except BaseException:
+            await self._end(conn)
+            raise
+
+    async def _end(self, conn: PooledConnection) -> None:
+        if not conn.closed:
+            with suppress(psycopg.Error):
+                await conn.rollback()
+        await self._pool.give(conn)
+
+    def connect(self) -> Connection[Any]:
+        """A plain connection for a thread of its own; the caller closes it."""
+        return connect_plain(self.url, self._prepare_after)
+
+    async def close(self) -> None:
+        await self._pool.drain()
+
+    async def _open(self) -> PooledConnection:
+        try:
+            conn = await PooledConnection.connect(
+                conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
+            )
+            conn.add_notice_handler(_tell)
+            try:
+                if statement := restyling(conn):
+                    await conn.execute(statement)
+                if self._pooler_unknown:
+                    await self._look_for_a_pooler(conn)
+                # Another one may have found out while this one was being opened.
+                conn.prepare_threshold = self._prepare_after
+            except BaseException:
+                # Nobody else knows of it yet.
+                await conn.close()
+                raise
+        except psycopg.Error as error:
+            raise Unreachable(sentence(error)) from error
+        return conn
+
+    async def _look_for_a_pooler(self, conn: AsyncConnection[Any]) -> None:
+        """Behind a pooler the process that greeted us is not the one that answers: then prepare nothing."""
+        cursor = await conn.execute("select pg_catalog.pg_backend_pid()", prepare=False)
+        row = await cursor.fetchone()
+        if row is None or row[0] != conn.info.backend_pid:
+            self._prepare_after = None
+        self._pooler_unknown = False
+
+
+def _tell(notice: psycopg.errors.Diagnostic) -> None:
+    """What our functions have to say beside their answer: of a frozen run, and who must end it."""
+    if notice.sqlstate == "CL005":
+        log(logging.WARNING, f"A run stood still: {notice.message_primary}", action="frozen_run")
+
+
+async def _close(conn: AsyncConnection[Any]) -> None:
+    await conn.close()
+
+
+def _is_reusable(conn: AsyncConnection[Any]) -> bool:
+    # A closed one has another status.
+    return conn.pgconn.transaction_status == TransactionStatus.IDLE

@@ -1,0 +1,117 @@
+"""How we connect: the connection string with every time limit in it. A string that cannot be read is never echoed."""
+
+import os
+import re
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from cronlease.db.sqlstate import sentence
+from cronlease.errors import DatabaseTrouble, Unreachable
+
+_CONNECTION = {
+    "application_name": "cronlease",
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+
+_OF_LIBPQ = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER")
+_PLACE = ("service", "host", "hostaddr", "port", "dbname", "user")
+
+_UNREADABLE_URL = (
+    "DATABASE_URL cannot be read: write postgresql://user@host:5432/name with the password percent-encoded,"
+    " or in PGPASSWORD"
+)
+_DRIVER_IN_URL = (
+    "DATABASE_URL names a driver in its scheme, as SQLAlchemy does: write postgresql:// in the place of {scheme}"
+)
+_SCHEME_WITH_DRIVER = re.compile(r"postgres(ql)?\+\w+://")
+# What a server that is up says to a stranger, and what to do about it.
+_REMEDIES = {
+    "password authentication failed": "put the right role and password into {where}, the password percent-encoded",
+    "no password supplied": "put the password into {where}, percent-encoded, or into PGPASSWORD",
+    "no pg_hba.conf entry": "let this host, role and database in by the server's pg_hba.conf, or change {where}",
+    " does not exist": "create it there, or name another one in {where}",
+}
+
+
+def conninfo_of(url: str) -> str:
+    """The connection string with our time limits, except where it sets its own. A malformed one is not echoed, and
+    neither is one that libpq reads otherwise than it was meant: its parts may be parts of a password."""
+    if found := _SCHEME_WITH_DRIVER.match(url):
+        raise Unreachable(_DRIVER_IN_URL.format(scheme=found[0]))
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise Unreachable(_UNREADABLE_URL) from None
+    shifted = any("@" in str(given.get(part) or "") for part in ("host", "dbname"))
+    if shifted or not str(given.get("port") or "0").replace(",", "").isdigit():
+        raise Unreachable(_UNREADABLE_URL)
+    # Text is sent and read as UTF-8 whatever the role's or the environment's default is.
+    return make_conninfo("", **{**_CONNECTION, **given, "client_encoding": "utf8"})
+
+
+def restyling(conn: Connection[Any] | AsyncConnection[Any]) -> str | None:
+    """What to send on a new connection so that times can be read; None where the server writes them as ISO already,
+    which it has said without being asked. A pooler keeps this setting for its client."""
+    style = conn.pgconn.parameter_status(b"DateStyle") or b""
+    return None if style.startswith(b"ISO") else "set datestyle to iso"
+
+
+def place_of(url: str) -> str:
+    """Which database that is, in words of libpq's own, its environment included, and without a secret."""
+    known = {option.keyword.decode(): option.val or b"" for option in psycopg.pq.Conninfo.get_defaults()}
+    given = {
+        **{name: text.decode("utf-8", "replace") for name, text in known.items()},
+        **conninfo_to_dict(conninfo_of(url)),
+    }
+    return make_conninfo("", **{part: given[part] for part in _PLACE if given.get(part)})
+
+
+def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]:
+    """A plain connection in autocommit mode; the caller closes it."""
+    try:
+        conn = Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)
+        if statement := restyling(conn):
+            conn.execute(statement)
+        return conn
+    except psycopg.Error as error:
+        raise Unreachable(sentence(error)) from error
+
+
+def advised(trouble: DatabaseTrouble) -> str:
+    """What the trouble says, and what to check where no connection could be had."""
+    said, what_to_do = in_parts(trouble)
+    return f"{said}: {what_to_do}" if what_to_do else said
+
+
+def in_parts(trouble: DatabaseTrouble) -> tuple[str, str]:
+    """The same as two texts; the second is empty where there is nothing to add."""
+    said = str(trouble)
+    if not isinstance(trouble, Unreachable):
+        return said, ""
+    if said.startswith("DATABASE_URL "):
+        what, _, how = said.partition(": ")
+        return what, how
+    # Without the driver's own question.
+    said = (
+        said.removeprefix("connection failed: ")
+        .partition(" Is the server running")[0]
+        .replace("FATAL: ", "")
+        .replace("fe_sendauth: ", "")
+    )
+    usual = "check {where} and that the server is up"
+    remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in said), usual)
+    return said, remedy.format(where=configured_by())
+
+
+def configured_by() -> str:
+    """What of the environment says where the database is."""
+    ours = os.environ.get("DATABASE_URL")
+    return "DATABASE_URL" if ours else ", ".join(filter(os.environ.get, _OF_LIBPQ)) or "DATABASE_URL"

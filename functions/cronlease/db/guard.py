@@ -1,0 +1,144 @@
+"""The connection that a job gets: psycopg's own, but what ends a fenced transaction belongs to the block.
+
+It is a connection object of the job's own over one of ours, and dead once the block is left, so nothing that a job
+sets on it reaches the pool. Every text that psycopg sends passes one of two methods: `_convert_query` of a cursor
+(execute, executemany, stream, copy, declare; in pipelines, too) and `_exec_command` of the connection (commit,
+savepoints, two-phase verbs). The raw `pgconn` is not watched: see Transaction for what happens then.
+"""
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from psycopg import AsyncConnection, Connection
+from psycopg._cursor_base import BaseCursor
+from psycopg.errors import ProgrammingError
+from psycopg.pq import Format, TransactionStatus
+from psycopg.sql import Composable
+
+from cronlease.db.statements import transaction_control
+
+# To the type checker the mixin is Any: what it builds on is psycopg's base class, whose methods are generators that
+# serve both sync and async.
+if TYPE_CHECKING:
+    _Base = Any
+else:
+    _Base = object
+
+
+class Lent(_Base):  # type: ignore[misc]
+    """Mixed into psycopg's connections. Where no block is named, the connection is not fenced and may do anything."""
+
+    block: str | None = None
+    left = False
+
+    def leave(self) -> None:
+        """From here on the connection is not the job's any more."""
+        self.left = True
+
+    def inspect(self, text: bytes) -> None:
+        """Raises where the text has a statement that would end or begin a transaction."""
+        if self.block is None:
+            return
+        backslashes = self.pgconn.parameter_status(b"standard_conforming_strings") == b"off"
+        statement = transaction_control(text, self.pgconn._encoding, backslashes=backslashes)
+        if statement is not None:
+            self._refuse(f"`{statement}`")
+
+    def _start_query(self) -> Any:
+        self._check_connection_ok()
+        return super()._start_query()
+
+    def _check_connection_ok(self) -> None:
+        if self.left:
+            raise ProgrammingError("this connection belongs to a block that was left: enter another one")
+        super()._check_connection_ok()
+        if self.block is not None and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            raise ProgrammingError(
+                f"the transaction of {self.block} was ended by something else than the block:"
+                " nothing can be written in it any more"
+            )
+
+    def _exec_command(self, command: Any, result_format: Format = Format.TEXT) -> Any:
+        self._check_connection_ok()
+        if isinstance(command, Composable):
+            command = command.as_bytes(self)
+        elif isinstance(command, str):
+            command = command.encode(self.pgconn._encoding)
+        self.inspect(command)
+        return super()._exec_command(command, result_format)
+
+    def _commit_gen(self) -> Any:
+        self._own("conn.commit()")
+        return super()._commit_gen()
+
+    def _rollback_gen(self) -> Any:
+        self._own("conn.rollback()")
+        return super()._rollback_gen()
+
+    def _check_intrans_gen(self, attribute: str) -> Any:
+        self._own(f"a change of conn.{attribute}")
+        return super()._check_intrans_gen(attribute)
+
+    def _tpc_begin_gen(self, xid: Any) -> Any:
+        self._own("conn.tpc_begin()")
+        return super()._tpc_begin_gen(xid)
+
+    def _tpc_prepare_gen(self) -> Any:
+        self._own("conn.tpc_prepare()")
+        return super()._tpc_prepare_gen()
+
+    def _tpc_finish_gen(self, action: Any, xid: Any) -> Any:
+        self._own(f"conn.tpc_{action.lower()}()")
+        return super()._tpc_finish_gen(action, xid)
+
+    def _own(self, verb: str) -> None:
+        self._check_connection_ok()
+        if self.block is not None:
+            self._refuse(verb)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ProgrammingError(
+            f"{what} is refused inside {self.block}: leaving the block commits, and an error rolls it back."
+            " Use conn.transaction() for a part that is undone alone"
+        )
+
+
+class LentConnection(Lent, Connection[Any]):
+    def close(self) -> None:
+        if not self.left and not self.closed:
+            self._own("conn.close()")
+            super().close()
+
+
+class LentAsyncConnection(Lent, AsyncConnection[Any]):
+    async def close(self) -> None:
+        if not self.left and not self.closed:
+            self._own("conn.close()")
+            await super().close()
+
+
+def lend(conn: Any, block: str | None = None) -> Any:
+    """A connection for a job over this one of ours, until its `leave`. The block, where it is in a fenced one, is
+    named as the job wrote it."""
+    lent = (LentAsyncConnection if isinstance(conn, AsyncConnection) else LentConnection)(conn.pgconn)
+    lent.block = block
+    lent._autocommit = block is None
+    # Shared: one talks at a time, and the server knows each prepared statement by one name.
+    lent.lock, lent._prepared = conn.lock, conn._prepared
+    # It is not the job's to close, so psycopg must not warn that nobody did.
+    lent._pool = None
+    return lent
+
+
+_convert_query = BaseCursor._convert_query
+
+
+def _inspected(self: Any, query: Any, params: Any = None) -> Any:
+    converted = _convert_query(self, query, params)
+    if isinstance(self._conn, Lent):
+        self._conn.inspect(converted.query)
+    return converted
+
+
+# In the base class, because a cursor may be of any class and made by anybody: psycopg itself reads the types of the
+# database with `Cursor(conn)`, and so may a job.
+BaseCursor._convert_query = _inspected  # type: ignore[method-assign]

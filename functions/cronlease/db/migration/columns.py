@@ -1,0 +1,169 @@
+"""How the columns of a table differ from what the migrations make, and the statements that make them equal.
+
+Values are kept: a type is changed only where every value has exactly one meaning in the new one.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+
+from cronlease.db.migration.catalogue import Catalogue, Part, of_table
+from cronlease.db.migration.difference import Difference, Holds
+
+_TIME = "timestamp with time zone"
+_SEQUENCE = re.compile(r"^nextval\('(.+)'::regclass\)$")
+_NUMBERED = """
+update public.{table} t
+set {name} = n.number
+from (
+  select o.ctid, (select coalesce(max(m.{name}), 0) from public.{table} m) + row_number() over () as number
+  from public.{table} o
+  where o.{name} is null
+) n
+where t.ctid = n.ctid
+""".strip()
+_GOES_ON = (
+    "select setval(pg_get_serial_sequence('{table}', '{name}'), coalesce(max({name}), 0) + 1, false) from {table}"
+)
+# What stands for a value that is missing where the column has no default.
+_FILLED_WITH = {("refresh_schedule", "action"): "function_name"}
+
+
+def changed(
+    present: Catalogue,
+    wanted: Catalogue,
+    table: str,
+    holds: Holds,
+    only: Collection[str] | None = None,
+) -> Iterator[Difference]:
+    """Of the columns of the table, or of `only` those, what is not as it should be."""
+    have = of_table(present, table, "column")
+    if (
+        have
+        and present[table, "table", table].detail["unlogged"]
+        and not wanted[table, "table", table].detail["unlogged"]
+    ):
+        yield Difference(f"table {table} is emptied by a crash", (f"alter table public.{table} set logged",))
+    for column in of_table(wanted, table, "column").values():
+        there = have.get(column.name)
+        if only is not None and column.name not in only:
+            continue
+        if there is None:
+            added = _addition(column)
+            said = f"column {column.name} of {table} is missing"
+            # Where the table was ours the values are gone, too: a person may have a backup.
+            yield (
+                Difference(said, (added,)) if only is not None else Difference(f"{said}, with its values", fix=added)
+            )
+        elif there.detail["generated"] == "v":
+            fix = f"alter table public.{table} rename column {column.name} to {column.name}_before"
+            yield Difference(f"column {column.name} of {table} is computed and cannot be written", fix=fix)
+        else:
+            using = _using(there, column)
+            if using is None:
+                yield _refused(there, column)
+                continue
+            statements = _statements(there, column, using, holds)
+            if statements:
+                yield Difference(_said(there, column), tuple(statements))
+
+
+def key_columns(wanted: Catalogue, table: str) -> list[str]:
+    constraints = of_table(wanted, table, "constraint").values()
+    return [name for each in constraints if each.detail["type"] == "p" for name in each.detail["columns"]]
+
+
+def _addition(column: Part) -> str:
+    detail = column.detail
+    default = f" default {detail['default']}" if detail["default"] else ""
+    default = " generated always as identity" if detail["identity"] else default
+    needed = " not null" if detail["not_null"] else ""
+    return f"alter table public.{column.table} add column {column.name} {detail['type']}{default}{needed}"
+
+
+def _using(there: Part, column: Part) -> str | None:
+    """The expression that turns the column into the type it should have; empty where it has it, None where that
+    would be a guess."""
+    have, want = there.detail, column.detail["type"]
+    if have["type"] == want:
+        return ""
+    name = there.name
+    if want == "text" and (have["category"] in "SENB" or have["base"] == "uuid"):
+        return f"{name}::text"
+    if want == _TIME and have["base"] == "timestamptz":
+        return f"{name}::timestamptz"
+    if want == _TIME and have["base"] in ("timestamp", "date"):
+        # Without a zone it is another moment in every session; the older generation wrote UTC.
+        return f"{name}::timestamp at time zone 'UTC'"
+    if want in ("integer", "bigint") and have["base"] in ("int2", "int4", "int8"):
+        return f"{name}::{want}"
+    if want == "jsonb" and have["base"] == "json":
+        return f"{name}::jsonb"
+    return None
+
+
+def _refused(there: Part, column: Part) -> Difference:
+    name, want = there.name, column.detail["type"]
+    value = f"to_timestamp({name})" if want == _TIME and there.detail["category"] == "N" else f"{name}::{want}"
+    alter = f"alter column {name}"
+    # A uuid is no number: only another name makes room for ours.
+    is_castable = want not in ("integer", "bigint", "boolean", "bytea") or there.detail["category"] in "SNB"
+    fix = f"alter table public.{there.table} {alter} drop default, {alter} type {want} using {value}"
+    if not is_castable:
+        fix = f"alter table public.{there.table} rename column {name} to {name}_before"
+    return Difference(f"column {name} of {there.table} is {there.detail['type']} and must be {want}", fix=fix)
+
+
+def _said(there: Part, column: Part) -> str:
+    have, want = there.detail, column.detail
+    said = f"column {there.name} of {there.table}"
+    if have["type"] != want["type"]:
+        return f"{said} is {have['type']} instead of {want['type']}"
+    if have["not_null"] != want["not_null"]:
+        return f"{said} {'allows no null' if have['not_null'] else 'allows null'}"
+    return f"{said} has another default"
+
+
+def _statements(there: Part, column: Part, using: str, holds: Holds) -> list[str]:
+    table, name, have, want = f"public.{there.table}", there.name, there.detail, column.detail
+    alter = f"alter table {table} alter column {name}"
+    same_default = not using and have["default"] == want["default"] and have["identity"] == want["identity"]
+    statements = []
+    if have["generated"]:
+        statements.append(f"{alter} drop expression")
+    if have["default"] and not same_default:
+        statements.append(f"{alter} drop default")
+        if owned := _SEQUENCE.match(have["default"]):
+            statements.append(f"drop sequence {owned[1]}")
+    if have["not_null"] and not want["not_null"]:
+        statements.append(f"{alter} drop not null")
+    if using:
+        statements.append(f"{alter} type {want['type']} using {using}")
+    if want["not_null"] and not have["not_null"]:
+        statements += _filled(there, want, holds)
+        statements.append(f"{alter} set not null")
+    if not same_default:
+        statements += _default(there, column)
+    return statements
+
+
+def _filled(there: Part, want: dict[str, str], holds: Holds) -> list[str]:
+    """Missing values are put in without an update, which a trigger could undo."""
+    table, name = there.table, there.name
+    value = _FILLED_WITH.get((table, name)) or want["default"]
+    if not (value or want["identity"]) or not holds(table, f"{name} is null"):
+        return []
+    if want["identity"]:
+        return [_NUMBERED.format(table=table, name=name)]
+    return [f"alter table public.{table} alter column {name} type {want['type']} using coalesce({name}, {value})"]
+
+
+def _default(there: Part, column: Part) -> list[str]:
+    table, name, want = f"public.{there.table}", there.name, column.detail
+    alter = f"alter table {table} alter column {name}"
+    if want["default"]:
+        return [f"{alter} set default {want['default']}"]
+    if not want["identity"]:
+        return []
+    if there.detail["identity"]:
+        return [f"{alter} set generated always"]
+    return [f"{alter} add generated always as identity", _GOES_ON.format(table=table, name=name)]

@@ -1,0 +1,129 @@
+"""The files of the embedded PostgreSQL: its directory, initdb, its password, its postmaster.pid. Starts no server."""
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from cronlease.embedded import child
+from cronlease.embedded.install import Account, EmbeddedPostgresError, closed_directory, program
+
+_BUILDING = "initdb-"
+_INITDB_SECONDS = 120.0
+
+
+def default_data_dir() -> Path:
+    """CRONLEASE_DATA_DIR, else where this system keeps a user's data."""
+    if chosen := os.environ.get("CRONLEASE_DATA_DIR"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "cronlease"
+    if os.geteuid() == 0:
+        # Root's home is usually closed to the account that PostgreSQL must run as.
+        return Path("/var/lib/cronlease")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "cronlease"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "cronlease"
+
+
+def make_data_dir(data_dir: Path, account: Account | None) -> None:
+    """Makes what is missing of the path; directories that were there already keep their owner and mode."""
+    missing = [path for path in [data_dir, *data_dir.parents] if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        path.chmod(0o755 if account else 0o700)
+    if account and (closed := closed_directory(data_dir, account)):
+        raise EmbeddedPostgresError(
+            f"{closed} is closed to the account {account.name}, which PostgreSQL runs as when we are root:"
+            " set CRONLEASE_DATA_DIR to a directory that every account may enter"
+        )
+
+
+def create_cluster(cluster: Path, bin_dir: Path, account: Account | None, *, fsync: bool) -> None:
+    """Runs initdb beside and renames, so that a cluster that exists is a whole one.
+
+    The caller holds the start lock: what another initdb left is then nobody's.
+    """
+    for abandoned in cluster.parent.glob(f"{_BUILDING}*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    building = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=cluster.parent))
+    try:
+        made, password = building / "cluster", building / "password"
+        made.mkdir(mode=0o700)
+        password.touch(mode=0o600)
+        password.write_text(secrets.token_hex(24), encoding="ascii")
+        if account:
+            for path in (building, made, password):
+                shutil.chown(path, account.uid, account.gid)
+        _run_initdb(bin_dir, made, password, account, fsync=fsync)
+        password.rename(password_file(made))
+        made.rename(cluster)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _run_initdb(bin_dir: Path, made: Path, password: Path, account: Account | None, *, fsync: bool) -> None:
+    command = [str(program(bin_dir, "initdb")), "-D", str(made), "-E", "UTF8", "--no-locale", "-U", "postgres"]
+    command += ["-A", "scram-sha-256", f"--pwfile={password}", *([] if fsync else ["--no-sync"])]
+    with tempfile.TemporaryFile() as output:
+        process = child.spawn(command, account=account, output=output, env=server_environment(), cwd=made.parent)
+        try:
+            status = process.wait(_INITDB_SECONDS)
+        finally:
+            child.stop(process, [])
+        if status != 0:
+            output.seek(0)
+            raise EmbeddedPostgresError(f"initdb failed: {one_line(output.read())}")
+
+
+def password_file(cluster: Path) -> Path:
+    return cluster / "cronlease_password"
+
+
+def server_command(cluster: Path, bin_dir: Path, port: int, *, fsync: bool) -> list[str]:
+    """What serves it on loopback."""
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": "",
+        "max_connections": 100,
+        "shared_buffers": "64MB",
+        "logging_collector": "off",
+    }
+    if not fsync:
+        settings |= {"fsync": "off", "full_page_writes": "off"}
+    command = [str(program(bin_dir, "postgres")), "-D", str(cluster)]
+    return command + [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+
+def server_environment() -> dict[str, str]:
+    """Ours without libpq's variables, and with messages that can be recognised."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PG")} | {"LC_ALL": "C"}
+
+
+def one_line(log: bytes) -> str:
+    """The end of a program's output as a part of a sentence."""
+    lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
+    return " | ".join(lines[-5:]) or "it said nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class PostmasterFile:
+    """What a server writes about itself; after a crash it is still there and describes nobody."""
+
+    pid: int
+    port: int
+    ready: bool
+
+    @classmethod
+    def read(cls, cluster: Path) -> Self | None:
+        """None while there is none, or only the beginning of one."""
+        try:
+            lines = (cluster / "postmaster.pid").read_text(errors="replace").splitlines()
+            return cls(int(lines[0]), int(lines[3]), len(lines) > 7 and lines[7].strip() == "ready")
+        except (OSError, ValueError, IndexError):
+            return None

@@ -1,0 +1,260 @@
+"""An embedded PostgreSQL: one server per data directory, a direct child of the process that started it.
+
+A second process in the same directory joins the running server and never stops it; its owner may wait for those
+who keep it. Connections go over loopback with a random password that is kept in the cluster: who can read the cluster
+may connect.
+"""
+
+import atexit
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+
+from cronlease.embedded import child
+from cronlease.embedded.cluster import (
+    PostmasterFile,
+    create_cluster,
+    default_data_dir,
+    make_data_dir,
+    one_line,
+    password_file,
+    server_command,
+    server_environment,
+)
+from cronlease.embedded.filelock import FileLock
+from cronlease.embedded.install import (
+    Account,
+    EmbeddedPostgresError,
+    program,
+    reachable_bin_dir,
+    server_account,
+    wheel_bin_dir,
+)
+from cronlease.embedded.reach import DATABASE, Reachable, create_if_missing
+
+__all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "default_data_dir", "wheel_bin_dir"]
+
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.005
+_LOOK_AGAIN_SECONDS = 0.05
+_PORT_ATTEMPTS = 5
+_LOG_BYTES = 1_000_000
+
+
+class EmbeddedPostgres(Reachable):
+    """A running server. `owned` is False when another process started it: then stop() leaves it alone."""
+
+    def __init__(self, data_dir: Path, bin_dir: Path, account: Account | None, *, fsync: bool) -> None:
+        super().__init__(data_dir / "cluster", bin_dir)
+        self._data_dir = data_dir
+        self._log = data_dir / "postgres.log"
+        self._log_start = 0
+        self._account = account
+        self._fsync = fsync
+        self._deadline = time.monotonic() + _START_SECONDS
+        self._starter = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._alive: FileLock | None = None
+        self._kept: FileLock | None = None
+        self.pid = 0
+
+    @classmethod
+    def start(cls, data_dir: Path, *, bin_dir: Path | None = None, fsync: bool = True, keep: bool = False) -> Self:
+        """Starts the server of this data directory, making the cluster if there is none, or joins the running one,
+        and can keep that: stop_when_free of its owner waits for our stop(), or for the end of this process."""
+        data_dir = data_dir.absolute()
+        try:
+            account = server_account(data_dir / "cluster")
+            make_data_dir(data_dir, account)
+            with FileLock.wait(data_dir / "start.lock", _START_SECONDS):
+                programs = reachable_bin_dir(bin_dir or wheel_bin_dir(), account, data_dir)
+                server = cls(data_dir, programs, account, fsync=fsync)
+                server._start_or_join()
+                if keep and not server.owned:
+                    server._kept = FileLock.take(data_dir / "kept.lock", shared=True)
+        except (OSError, subprocess.SubprocessError, psycopg.Error) as error:
+            raise EmbeddedPostgresError(
+                f"the embedded PostgreSQL in {data_dir} cannot be used: {str(error).strip()};"
+                " set CRONLEASE_DATA_DIR to a directory of yours, or set DATABASE_URL"
+            ) from error
+        return server
+
+    @property
+    def owned(self) -> bool:
+        return self._process is not None
+
+    @property
+    def running(self) -> bool:
+        """Whether there is still a server: a joined one goes with its owner."""
+        if self._process is not None:
+            return self._process.poll() is None
+        free = FileLock.take(self._data_dir / "server.lock")
+        if free is None:
+            return True
+        with free:
+            return False
+
+    def create_database(self, dbname: str) -> str:
+        """Makes another database if there is none of that name; answers its URI."""
+        with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
+            create_if_missing(self.dsn_for("postgres"), dbname)
+        return self.dsn_for(dbname)
+
+    def restart(self) -> None:
+        """Ends an owned server as a crash would, and starts it again where it was."""
+        assert self._process is not None, "only its owner may"
+        try:
+            with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
+                child.stop(self._process, [] if sys.platform == "win32" else [(signal.SIGQUIT, 10.0)])
+                if self._alive is not None:
+                    self._alive.close()
+                self._deadline = time.monotonic() + _START_SECONDS
+                self._start_or_join()
+        except OSError as error:
+            raise EmbeddedPostgresError(f"the embedded PostgreSQL does not start again: {error}") from error
+
+    def stop_when_free(self, told: Callable[[], None] = lambda: None, patience: float = 1.0) -> None:
+        """The same as stop(), once nobody keeps the server; `told` is called if that takes longer than so many
+        seconds."""
+        told_at = time.monotonic() + patience
+        while self.owned:
+            # Under this lock nobody joins: whoever comes now finds either a server that stays, or none.
+            with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
+                if (free := FileLock.take(self._data_dir / "kept.lock")) is not None:
+                    with free:
+                        self.stop()
+                    return
+            if time.monotonic() > told_at:
+                told()
+                told_at = math.inf
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends an owned server and waits for its end, or lets go of a kept one; any number of times."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+        process = self._process
+        if process is None or os.getpid() != self._starter:  # a fork of the owner owns nothing
+            return
+        atexit.unregister(self.stop)
+        if sys.platform == "win32":
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                interrupt = [str(program(self._bin_dir, "pg_ctl")), "kill", "INT", str(process.pid)]
+                subprocess.run(interrupt, timeout=10)  # noqa: S603
+                process.wait(10)
+            child.stop(process, [])
+        else:
+            child.stop(process, [(signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0)])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_or_join(self) -> None:
+        if not self._cluster.exists():
+            create_cluster(self._cluster, self._bin_dir, self._account, fsync=self._fsync)
+        self._password = password_file(self._cluster).read_text(encoding="ascii")
+        # The server holds this lock through an inherited descriptor, so a free one means that no server
+        # lives here, whatever a postmaster.pid left by a crash says, and nobody else's port is asked.
+        while (alive := FileLock.take(self._data_dir / "server.lock")) is None:
+            if self._answers():
+                return  # another process got there first
+            self._check_deadline()
+            time.sleep(_POLL_SECONDS)
+        if sys.platform == "win32":
+            self._alive = alive  # nothing is inherited there: the owner holds it for the server
+            self._launch([])
+        else:
+            with alive:
+                (self._cluster / "postmaster.pid").unlink(missing_ok=True)
+                self._launch([alive.descriptor])
+
+    def _launch(self, keep_open: list[int]) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            # Linux sends the parent-death signal when the thread that forked ends.
+            raise EmbeddedPostgresError("start the embedded PostgreSQL from the main thread")
+        atexit.register(self.stop)
+        try:
+            for attempt in range(1, _PORT_ATTEMPTS + 1):
+                # One that is started again keeps its port: its callers know no other.
+                port = self.port if attempt == 1 else 0
+                self._process = self._spawn(port or _free_port(), keep_open)
+                if self._wait_until_ready(self._process, last=attempt == _PORT_ATTEMPTS):
+                    return
+        except BaseException:
+            self.stop()
+            raise
+
+    def _spawn(self, port: int, keep_open: list[int]) -> subprocess.Popen[bytes]:
+        self._log.touch(mode=0o600)
+        with self._log.open("ab") as log:
+            if log.tell() > _LOG_BYTES:
+                log.truncate(0)
+            self._log_start = log.tell()
+            return child.spawn(
+                server_command(self._cluster, self._bin_dir, port, fsync=self._fsync),
+                output=log,
+                env=server_environment(),
+                cwd=self._data_dir,
+                account=self._account,
+                keep_open=keep_open,
+            )
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], *, last: bool) -> bool:
+        """False when somebody took the port first and another is worth a try."""
+        while not self._answers(process.pid):
+            if process.poll() is not None:
+                said = self._log_tail()
+                if "Address already in use" in said and not last:
+                    return False
+                raise EmbeddedPostgresError(f"the embedded PostgreSQL ended at once: {said}")
+            self._check_deadline()
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _answers(self, pid: int | None = None) -> bool:
+        """Whether the server (the one with this pid, if given) is ready and has our database."""
+        found = PostmasterFile.read(self._cluster)
+        if found is None or not found.ready or (pid is not None and found.pid != pid):
+            return False
+        self.pid, self.port = found.pid, found.port
+        try:
+            create_if_missing(self.dsn_for("postgres"), DATABASE)
+        except psycopg.OperationalError:  # it is stopping, or has just stopped
+            return False
+        return True
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise EmbeddedPostgresError(f"the embedded PostgreSQL does not answer: {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        try:
+            return one_line(self._log.read_bytes()[self._log_start :])
+        except OSError as error:
+            return str(error)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,159 @@
+"""Everything that is hit, on loopback: database, sample feeds, signing keys, the function. Started in order, ended in
+the reverse one. Knows nothing of hits."""
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from cronlease.db.migration.migrate import migrate
+from cronlease.embedded.server import EmbeddedPostgres, default_data_dir
+from cronlease.emulated_times import EMULATED, Times
+from cronlease.emulator import external_database
+from cronlease.emulator.feeds import FeedServer
+from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
+from cronlease.emulator.issuer import Issuer
+from cronlease.emulator.log import Log, log_file
+from cronlease.emulator.setup import SetupError, run_file
+from cronlease.emulator.stopping import Stopping
+from cronlease.settings import PLATFORM_MARKS, Settings, load
+
+# Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
+_DATABASE = "emulator"
+_FEED_LATENCY = 3.0
+# Unset, so that whoever is on this machine may do everything, and a web page in its browser may not.
+_LOOPBACK = {"CRONLEASE_AUTH": "", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+# DEBUG would make the framework start its development server, the marks say that we are on a platform, and a monitor
+# must not take these runs for the real ones.
+_MISLEADING = {"DEBUG", "CRONLEASE_PING_URL", *PLATFORM_MARKS}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What is running: `name` is the function and its source, `times` are the ones it has here."""
+
+    name: str
+    times: str
+    function: FunctionProcess
+    server: EmbeddedPostgres | None
+    conninfo: str
+    psql: str
+    log: Log
+    # What makes another verb behave as the emulated function.
+    behaviour: dict[str, str]
+    token: Callable[[], str] | None
+    token_file: Path | None
+
+    def heading(self) -> str:
+        database = [self.server.shell_variables(_DATABASE)] if self.server else []
+        verbs = " ".join([*database, *(f"{name}={shlex.quote(value)}" for name, value in self.behaviour.items())])
+        who = f' -H "Authorization: Bearer $(cat {self.token_file})"' if self.token_file else ""
+        return f"""\
+cronlease emulate: Ctrl-C stops it all
+  function      {self.name}
+  times         {self.times}
+  run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
+  look          curl {self.function.url}status{who}
+  database      {self.psql}
+  other verbs   export {verbs}
+  its log       {self.log.path}
+"""
+
+
+class Cast(NamedTuple):
+    """Who plays: `target` of `source`, which people call `name`, in that environment, which the user's own wins
+    over; and whether it is the shipped job, which reads the sample feeds. `setup` is a file of SQL to run before."""
+
+    source: Path
+    target: str
+    name: str
+    declared: Times
+    defaults: dict[str, str]
+    setup: Path | None = None
+    workers: int = 1
+    oidc: bool = False
+    reads_feeds: bool = True
+
+
+@contextmanager
+def staged(cast: Cast, port: int, stopping: Stopping, warn: Callable[[str], None]) -> Iterator[Stage]:
+    """Runs it until the block ends. For the main thread: the children end with it."""
+    with claimed_port(port), ExitStack() as stack:
+        kept = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
+        env = cast.defaults | {"WORKERS": str(cast.workers)} | kept | _LOOPBACK
+        issuer = stack.enter_context(Issuer(f"http://127.0.0.1:{port}")) if cast.oidc else None
+        if issuer is not None:
+            env |= issuer.environment()
+        settings = load(env)
+        server = None
+        if settings.has_database:
+            warn(external_database.notice(env, samples=cast.reads_feeds and not env.get("CRONLEASE_SOURCES")))
+        else:
+            server = _embedded(stack, env)
+        conninfo = env.get("DATABASE_URL", "")
+        migrate(conninfo)
+        if cast.setup is not None:
+            _set_up(conninfo, cast.setup)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
+        feeds = _feeds(stack, folder, env, settings) if cast.reads_feeds else None
+        log = stack.enter_context(log_file())
+        function = FunctionProcess(cast.source, cast.target, port, env, log, stopping)
+        stack.enter_context(function)
+        if feeds is not None:
+            feeds.start()  # after this fork: a fork copies no threads, but their locks
+        if issuer is not None:
+            issuer.start()
+        yield Stage(
+            cast.name,
+            _times(cast.declared, env, settings),
+            function,
+            server,
+            conninfo,
+            server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql",
+            log,
+            {name: env[name] for name in [*cast.defaults, *(["CRONLEASE_SOURCES"] if feeds else [])]},
+            issuer.token if issuer else None,
+            _token_file(folder, issuer) if issuer else None,
+        )
+
+
+def _embedded(stack: ExitStack, env: dict[str, str]) -> EmbeddedPostgres:
+    """The embedded server, named in the environment as the database."""
+    server = stack.enter_context(EmbeddedPostgres.start(default_data_dir() / "postgres", keep=True))
+    env["DATABASE_URL"] = server.create_database(_DATABASE)
+    return server
+
+
+def _set_up(conninfo: str, file: Path) -> None:
+    try:
+        run_file(conninfo, file)
+    except SetupError as error:
+        again = "; the file is run at every start: write `if not exists`, `or replace` or `on conflict do nothing`"
+        raise EmulatorError(f"--setup {error}{again if error.already_there else ''}") from None
+
+
+def _feeds(stack: ExitStack, folder: Path, env: dict[str, str], settings: Settings) -> FeedServer:
+    """The sample feeds, named in the environment unless that names other sources."""
+    # A run takes a while, but not so long that its lease could run out by itself.
+    feeds = stack.enter_context(FeedServer(latency=min(_FEED_LATENCY, settings.lease.total_seconds() / 4)))
+    feeds.write_sources(folder / "sources.toml")
+    env["CRONLEASE_SOURCES"] = env.get("CRONLEASE_SOURCES") or str(folder / "sources.toml")
+    return feeds
+
+
+def _times(declared: Times, env: dict[str, str], settings: Settings) -> str:
+    """Those that the function has here, and those that it has elsewhere where they were shortened."""
+    how = env.get(EMULATED)
+    here = declared.shortened(how, settings) if how else declared
+    beside = "" if here == declared else f" (shortened from {declared})"
+    return f"{here.filled(settings)}{beside}"
+
+
+def _token_file(folder: Path, issuer: Issuer) -> Path:
+    file = folder / "token"
+    file.write_text(issuer.token_for_a_day(), encoding="ascii")
+    return file

@@ -1,0 +1,1 @@
+"""The life of the process: how it ends, and what its children may not do."""

@@ -1,0 +1,197 @@
+"""How this process ends: SIGTERM first lets the run in progress finish, and only then the server that called us.
+
+In this order: no new run is started and readiness says so, at least for the announcement time; the runs in progress
+go on, heartbeats and all, for the drain time; what is left then is interrupted, which frees its lease; connections
+are closed; the server's own handler is called and stops listening. A second signal skips the waiting, never the
+freeing.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, TypeVar
+
+from cronlease.observe.logs import log
+
+T = TypeVar("T")
+
+# For an interrupted run to write its end, and for its connections: with the drain they stay below the platform's ten
+# seconds.
+_LAST_WORDS_SECONDS = 3.0
+_CLOSE_SECONDS = 0.5
+_LOOK_EVERY_SECONDS = 0.02
+# What a server, a terminal and a hasty gunicorn send.
+_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGQUIT") if hasattr(signal, name)]
+
+
+class Lifecycle:
+    """One process. Everything but the signals themselves happens on one event loop."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self._stopping: asyncio.Event | None = None
+        self._hurried = False
+        self._at_work = 0
+        self._interrupts: set[Callable[[], None]] = set()
+        self._before: dict[int, Any] = {}
+        self._drain_seconds = 0.0
+        self._announce_seconds = 0.0
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._then: Callable[[], object] | None = None
+        self._told: Callable[[], None] = lambda: None
+        self._task: asyncio.Task[None] | None = None
+
+    def hook(
+        self, drain_seconds: float, announce_seconds: float = 0, then: Callable[[], object] | None = None
+    ) -> None:
+        """Takes the signals over from whoever has them now; asked again, does nothing. Call it on the event loop.
+        Both times count from the first signal. When all is done `then` is called, else whoever had SIGTERM before."""
+        if self._before or threading.current_thread() is not threading.main_thread():
+            return
+        loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._drain_seconds = drain_seconds
+        self._announce_seconds = announce_seconds
+        self._then = then
+
+        def arrived(number: int, _: object) -> None:
+            loop.call_soon_threadsafe(self._told_to_stop, number)
+
+        self._before = {number: signal.signal(number, arrived) for number in _SIGNALS}
+
+    @asynccontextmanager
+    async def guarding(self, drain_seconds: float, told: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
+        """Around all that a command-line process does: it ends as a server would, but by itself. `told` is called as
+        soon as it is told to stop. What cannot even write its end in time is cancelled: its lease runs out."""
+        task = asyncio.current_task()
+        assert task is not None, "entered by a coroutine"
+        self._told = told
+        self.hook(drain_seconds, then=lambda: self._at_work and task.cancel())
+        try:
+            with self.work():
+                yield
+        finally:
+            if self._task is None:
+                self._hand_back()
+            else:
+                await self._task
+
+    def close_at_the_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._closers.append(close)
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Around everything that may hold a lease; the process ends after it."""
+        self._at_work += 1
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+
+    @contextmanager
+    def interruptible(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """Around a run: `interrupt` is called when its time to finish is over, at once if it is over already."""
+        self._interrupts.add(interrupt)
+        if self._hurried:
+            interrupt()
+        try:
+            yield
+        finally:
+            self._interrupts.discard(interrupt)
+
+    async def pause(self, seconds: float) -> None:
+        """Waits so long, or until the process is told to stop."""
+        if self._stopping is None:
+            await asyncio.sleep(max(0.0, seconds))
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), max(0.0, seconds))
+
+    def _told_to_stop(self, number: int) -> None:
+        if self.draining or number == getattr(signal, "SIGQUIT", None):
+            self._hurried = True
+        if not self.draining and self._stopping is not None:
+            self.draining = True
+            self._stopping.set()
+            self._told()
+            log(
+                logging.INFO,
+                f"Told to stop, {len(self._interrupts)} in progress: waiting up to {self._drain_seconds:g} s",
+                action="shutdown_started",
+            )
+            self._task = asyncio.ensure_future(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            # A balancer that only looks has to find a server that answers: even an idle one goes on meanwhile.
+            await self._until(lambda: self._hurried, self._announce_seconds)
+            left = self._drain_seconds - self._announce_seconds
+            await self._until(lambda: not self._at_work or self._hurried, left)
+            self._hurried = True
+            for interrupt in list(self._interrupts):
+                interrupt()
+            await self._until(lambda: not self._at_work, _LAST_WORDS_SECONDS)
+            for close in self._closers:
+                with suppress(Exception):
+                    await asyncio.wait_for(close(), _CLOSE_SECONDS)
+            log(logging.INFO, f"Stopped with {self._at_work} in progress", action="shutdown_finished")
+        finally:
+            self._hand_back()
+
+    def _hand_back(self) -> None:
+        before, self._before = self._before, {}
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        handler = before.get(signal.SIGTERM)
+        if self._then is not None:
+            self._then()
+        elif callable(handler):
+            handler(signal.SIGTERM, None)
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Looks again and again: it is for the last seconds of a process, and what it waits for has no one place."""
+        deadline = time.monotonic() + seconds
+        while not condition() and (left := deadline - time.monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(left, _LOOK_EVERY_SECONDS))
+
+
+process = Lifecycle()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run, but a task or a thread of a job that does not end is not waited for: see leave_behind."""
+    loop, before = asyncio.new_event_loop(), set(threading.enumerate())
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_SECONDS))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        # It would complain of what was left.
+        loop.set_exception_handler(lambda *_: None)
+        loop.close()
+        _left.extend(thread for thread in threading.enumerate() if not thread.daemon and thread not in before)
+
+
+_left: list[threading.Thread] = []
+
+
+def leave_behind(status: int) -> None:
+    """Ends the process where a job's threads would keep it alive: their runs are over, and others wait for it."""
+    ends_at = time.monotonic() + _CLOSE_SECONDS
+    for thread in _left:
+        thread.join(max(0.0, ends_at - time.monotonic()))
+    if any(thread.is_alive() for thread in _left):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

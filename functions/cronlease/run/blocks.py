@@ -1,0 +1,41 @@
+"""What the blocks of one run hold, and what they are known to have written. Decides nothing."""
+
+from cronlease.db.connection import Database
+from cronlease.db.functions import any_committed
+from cronlease.settings import Limits
+
+
+class Blocks:
+    """The connections that one run has, and the ends of its fenced transactions."""
+
+    def __init__(self) -> None:
+        # Connections that the job has right now: whoever holds one must not wait for the next without an end.
+        self.held = 0
+        # Pieces that run.transaction() has committed.
+        self.pieces = 0
+        # The job has had a connection that is not fenced.
+        self.unfenced = False
+        # A block was left outside the transaction that it opened.
+        self.broken = False
+        # Transactions that were opened and are not known to be committed by us.
+        self.unsettled: set[str] = set()
+        # The answer to a commit of ours was lost.
+        self.unconfirmed = False
+
+    def patience(self, limits: Limits) -> float | None:
+        """How many seconds the job may wait for a connection: without an end only where it holds none. Short enough
+        for the server not to end a transaction that is idle meanwhile."""
+        if not self.held:
+            return None
+        return min(limits.acquire, limits.idle_in_transaction / 2).total_seconds()
+
+    async def stands(self, database: Database) -> str:
+        """What of a run that lost its lease stands, as the rest of a sentence. May raise as a query does."""
+        committed = bool(self.unsettled) and await database.ask_at_the_end(any_committed(self.unsettled))
+        if self.broken or (committed and not self.unconfirmed):
+            return "what the job committed by itself, outside of its blocks, stands"
+        if self.pieces or committed:
+            return "what it committed in run.transaction() before stands, nothing after that was written"
+        if self.unfenced:
+            return "nothing was written in its fenced blocks, and the run that took over is untouched"
+        return "nothing of it was written, and the run that took over is untouched"

@@ -1,0 +1,208 @@
+"""How a run's end is written down, and what is answered. Three rungs: finish, release, expiry.
+
+Whether a commit happened is asked, never guessed: finish answers what it recorded for this request before.
+"""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from cronlease.db.connection import Database
+from cronlease.db.functions import Finish, Query, release_refresh_lock
+from cronlease.errors import (
+    CommitUnknown,
+    ConnectionLost,
+    Contended,
+    DatabaseTrouble,
+    LeaseLost,
+    TimeIsUp,
+    Unreachable,
+)
+from cronlease.observe import telemetry
+from cronlease.observe.logs import log, storable
+from cronlease.outcome import FailReason, Outcome, Status
+from cronlease.run.attempt import within
+from cronlease.run.lease import Lease
+from cronlease.run.raised import text_of
+
+if TYPE_CHECKING:
+    from cronlease.run.run import Run
+
+_ACTIONS = {
+    FailReason.FAILED: "run_failed",
+    FailReason.DEADLINE: "run_deadline",
+    FailReason.LEASE_LOST: "run_lease_lost",
+    FailReason.COMMIT_UNKNOWN: "run_commit_unknown",
+    FailReason.INTERRUPTED: "run_interrupted",
+}
+_STATUSES = {
+    FailReason.LEASE_LOST: Status.ABANDONED,
+    FailReason.COMMIT_UNKNOWN: None,
+    FailReason.INTERRUPTED: Status.INTERRUPTED,
+}
+
+
+class Ending:
+    """The end of one run, written once."""
+
+    def __init__(self, run: "Run", lease: Lease, database: Database, asked_at: float) -> None:
+        self._run = run
+        self._lease = lease
+        self._database = database
+        self._asked_at = asked_at
+
+    async def of(self, error: BaseException | None) -> Outcome:
+        """The outcome of a job that returned (None) or raised."""
+        run = self._run
+        if run.finished is not None:
+            if error is not None:
+                log(
+                    logging.ERROR,
+                    f"The job failed after its run was committed: {text_of(error)}",
+                    action="job_failed_late",
+                    cause=error,
+                    **self._who,
+                )
+            return self._success(run.finished)
+        if error is None and not run.entered_commit:
+            return await self._well()
+        if error is None:
+            error = RuntimeError(
+                "the job left run.commit() without committing and went on as if nothing had happened"
+            )
+        if isinstance(error, CommitUnknown):
+            return await self._unknown(error)
+        if self._lease.interrupted and not isinstance(error, LeaseLost):
+            text = "interrupted: the process was told to stop, or had no more time, before the run was done"
+            return await self._badly(FailReason.INTERRUPTED, text, None)
+        # Only a job that we cancelled ended for the sake of its lease or time; its own error is its own failure.
+        # Where the lease may be gone too, the fence decides whether the end can still be written.
+        cancelled = isinstance(error, asyncio.CancelledError)
+        overdue = isinstance(error, TimeIsUp) or (cancelled and self._lease.overdue)
+        if isinstance(error, LeaseLost) or (cancelled and self._lease.lost and not overdue):
+            return await self._lost()
+        if overdue:
+            limit = self._lease.limits.max_run.total_seconds()
+            return await self._badly(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
+        return await self._badly(FailReason.FAILED, text_of(error), error)
+
+    async def _well(self) -> Outcome:
+        try:
+            return self._success(await self._write(self._run.success()))
+        except LeaseLost:
+            return await self._lost()
+        except (ConnectionLost, Unreachable, TimeoutError) as trouble:
+            return await self._unknown(CommitUnknown(str(trouble) or "no answer"))
+        except Exception as trouble:
+            return await self._badly(FailReason.FAILED, f"the end of the run could not be written: {trouble}", None)
+
+    async def _unknown(self, error: CommitUnknown) -> Outcome:
+        """The commit's answer was lost. Asked as failed: if it did happen, finish says so and changes nothing."""
+        try:
+            finish = await self._write(self._run.failure(f"the commit was not confirmed: {error}"))
+        except LeaseLost:
+            return await self._lost()
+        except (DatabaseTrouble, TimeoutError) as trouble:
+            text = f"the commit was sent, its answer was lost, and asking again failed: {trouble}"
+            return self._not_ok(FailReason.COMMIT_UNKNOWN, None, text, error)
+        if finish.status in (Status.SUCCESS, Status.PARTIAL):
+            return self._success(finish)
+        what = "the commit did not happen"
+        if not self._run.entered_commit:
+            what = "the commit of run.transaction() was not confirmed, so that piece may stand or not"
+        return self._not_ok(FailReason.FAILED, finish, f"{what}: {error}", error)
+
+    async def _badly(self, reason: FailReason, text: str, error: BaseException | None) -> Outcome:
+        finish = None
+        try:
+            interrupted = reason is FailReason.INTERRUPTED
+            finish = await self._write(self._run.interruption(text) if interrupted else self._run.failure(text))
+        except LeaseLost:
+            return await self._lost()
+        except Exception as trouble:
+            # Whatever it is: the lease must not be kept by a run that is over.
+            await self._release(trouble)
+        if finish is not None and finish.status in (Status.SUCCESS, Status.PARTIAL):
+            # Its commit was on the way when it was given up.
+            return self._success(finish)
+        return self._not_ok(reason, finish, text, error)
+
+    async def _release(self, trouble: Exception) -> None:
+        """The second rung. The third needs nobody: the lease runs out."""
+        query = release_refresh_lock(self._run.function, self._run.request_id)
+        then = "the lease was released instead"
+        try:
+            await within(self._lease.limits.acquire, self._database.ask_fresh(query))
+        except Exception as worse:
+            then = f"releasing the lease failed too ({str(worse) or 'no answer'}), so it will run out by itself"
+        log(
+            logging.ERROR,
+            f"The end of the run could not be written ({str(trouble) or 'no answer'}): {then}",
+            action="run_finish_failed",
+            **self._who,
+        )
+
+    async def _write(self, query: Query[Finish]) -> Finish:
+        """Tried once more when the row is busy: our own lost transaction may still be on its way out."""
+        limit = self._lease.limits.acquire
+        with telemetry.span("finish"):
+            try:
+                return await within(limit, self._database.ask_at_the_end(query))
+            except Contended:
+                return await within(limit, self._database.ask_at_the_end(query))
+
+    def _success(self, finish: Finish) -> Outcome:
+        run = self._run
+        log(
+            logging.INFO,
+            f"Ran {run.function}: {finish.status.value}",
+            action="run_finished",
+            status=finish.status.value,
+            error=run.left_out,
+            **self._who,
+            **run.counts._asdict(),
+            next_run_at=finish.next_run_at,
+            duration_ms=self._duration_ms,
+        )
+        return Outcome(
+            run.function,
+            run.request_id,
+            status=finish.status,
+            error=run.left_out,
+            counts=run.counts,
+            next_run_at=finish.next_run_at,
+            duration_ms=self._duration_ms,
+            hint=run.hint and storable(run.hint),
+        )
+
+    async def _lost(self) -> Outcome:
+        try:
+            stands = await within(self._lease.limits.acquire, self._run.blocks.stands(self._database))
+        except (DatabaseTrouble, TimeoutError):
+            stands = "what of it was written could not be asked, the database does not answer"
+        return self._not_ok(FailReason.LEASE_LOST, None, f"this run lost its lease: {stands}", None)
+
+    def _not_ok(self, reason: FailReason, finish: Finish | None, text: str, error: BaseException | None) -> Outcome:
+        run = self._run
+        mild = reason in (FailReason.LEASE_LOST, FailReason.INTERRUPTED)
+        level = logging.WARNING if mild else logging.ERROR
+        log(level, f"{run.function} did not end well: {text}", action=_ACTIONS[reason], cause=error, **self._who)
+        return Outcome(
+            run.function,
+            run.request_id,
+            status=_STATUSES.get(reason, Status.FAILED),
+            failed=reason,
+            error=storable(text),
+            counts=run.counts,
+            next_run_at=finish.next_run_at if finish else None,
+            duration_ms=self._duration_ms,
+        )
+
+    @property
+    def _who(self) -> dict[str, str]:
+        return {"function": self._run.function, "request_id": str(self._run.request_id)}
+
+    @property
+    def _duration_ms(self) -> int:
+        return round((time.monotonic() - self._asked_at) * 1000)

@@ -1,0 +1,145 @@
+"""Runs a job under its lease: a heartbeat beside it, an end to it when the lease or the time is gone.
+
+Knows nothing of schedules or answers: it says how the job ended, and somebody else writes that down.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from cronlease.db.connection import Database
+from cronlease.observe.logs import log
+from cronlease.process.shutdown import process
+from cronlease.run.lease import Heartbeat, Lease
+from cronlease.run.raised import contained, text_of
+
+_MOST_GRACE_SECONDS = 5.0
+# Where the process is ending: the end of the run has to be written, too, within what lifecycle leaves for it.
+_LAST_GRACE_SECONDS = 1.0
+# On a dead network a cancellation can take long.
+_CUT_SECONDS = 0.5
+
+
+async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database: Database) -> BaseException | None:
+    """The job's error, or None when it returned. A job that was cancelled here ends with CancelledError."""
+    loop = asyncio.get_running_loop()
+    nudged = asyncio.Event()
+
+    def nudge() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(nudged.set)
+
+    def interrupt() -> None:
+        lease.stop_at = 0.0
+        nudged.set()
+
+    # An ordinary decorator around an async function gives a plain one: what counts is what it is made of.
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(job))
+    heartbeat = Heartbeat(lease, database, nudge)
+    try:
+        # Before the job: one that nobody supervises must not run.
+        heartbeat.start()
+        task = asyncio.ensure_future(_contained(job, run)) if is_async else _in_thread(job, run)
+    except RuntimeError as error:
+        heartbeat.stop()
+        return RuntimeError(f"the job was not started: {error}")
+    try:
+        with process.interruptible(interrupt):
+            await _until_done(task, lease, nudged)
+            if not task.done():
+                await _end(task, lease, cancel=is_async)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    finally:
+        heartbeat.stop()
+    if not task.done():
+        # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting. Its open
+        # transaction has the row, which is needed to write the end.
+        task.add_done_callback(_say_late)
+        lease.given_up = True
+        # Where no thread is to be had, the server ends that transaction in its own time.
+        with suppress(RuntimeError):
+            await asyncio.wait({_in_thread(lambda each: each.cut(), run)}, timeout=_CUT_SECONDS)
+        return asyncio.CancelledError()
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.Event) -> None:
+    """Until the job is done, or its lease or its time is, or the process's."""
+    waiter = asyncio.ensure_future(nudged.wait())
+    try:
+        while not task.done():
+            left = min(lease.seconds_left, max(0.0, lease.stop_at - time.monotonic()))
+            await asyncio.wait({task, waiter}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if lease.lost or lease.overdue or lease.interrupted:
+                return
+            if waiter.done():
+                nudged.clear()
+                waiter = asyncio.ensure_future(nudged.wait())
+    finally:
+        waiter.cancel()
+
+
+async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None:
+    """A job on the event loop is cancelled; a plain one can only be given the time to see it in run.check()."""
+    # Short enough for the end of an overdue run to be written while its last renewal lasts.
+    most = _LAST_GRACE_SECONDS if lease.interrupted else _MOST_GRACE_SECONDS
+    grace = min(most, lease.limits.renew_every.total_seconds())
+    if lease.committing:
+        await asyncio.wait({task}, timeout=grace)
+    if cancel:
+        task.cancel()
+    await asyncio.wait({task}, timeout=grace)
+
+
+async def _contained(job: Callable[[Any], Any], run: Any) -> None:
+    """The job on the event loop, which sys.exit() and its like would end, and every other run with it."""
+    try:
+        await job(run)
+    except (SystemExit, KeyboardInterrupt) as raised:
+        raise contained(raised) from raised
+
+
+def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
+    """A plain job in a thread of its own: a daemon, so that one that hangs cannot keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        error: BaseException | None = None
+        try:
+            returned = context.run(job, run)
+            if inspect.isawaitable(returned):
+                if inspect.iscoroutine(returned):
+                    returned.close()
+                raise TypeError(
+                    "the job returned something to await instead of doing its work: declare it with async def"
+                )
+        except BaseException as raised:
+            error = contained(raised)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, error)
+
+    threading.Thread(target=work, name=f"job {run.request_id}", daemon=True).start()
+    return future
+
+
+def _say_late(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log(logging.WARNING, f"A job ended after its run was over: {text_of(error)}", action="job_ended_late")

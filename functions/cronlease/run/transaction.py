@@ -1,0 +1,194 @@
+"""The fenced transaction: the schedule row is locked by request ID and fence before anything is written.
+
+Data and lease share a database, so a run that lost its lease cannot commit: this is the edge of the whole design.
+The same steps serve `async with` on the event loop and `with` in a plain job's thread.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from cronlease.db.connection import Database, ask, ask_plain, cut, is_idle, send, send_plain
+from cronlease.db.functions import Finish, Query, assert_lease, only_in, renew_refresh_lock
+from cronlease.db.guard import lend
+from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
+from cronlease.observe import telemetry
+from cronlease.run.blocks import Blocks
+from cronlease.run.lease import Lease
+
+
+class Transaction:
+    """One fenced transaction. Leaving it well either finishes the run or renews its lease, then commits.
+
+    The last question shows its fence only in the transaction that locked the row, so a job that ended that one by
+    itself, on the raw `pgconn` for instance, fails here.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        blocks: Blocks,
+        finish: Callable[[], Query[Finish]] | None = None,
+        on_finished: Callable[[Finish], None] | None = None,
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._blocks = blocks
+        self._finish = finish
+        self._on_finished = on_finished
+        self._name = "run.transaction()" if finish is None else "run.commit()"
+        self._fenced: Any = None
+        self._conn: Any = None
+        self._lent: Any = None
+        self._id = ""
+        self._asked_at = 0.0
+
+    async def __aenter__(self) -> Any:
+        patience = self._blocks.patience(self._lease.limits)
+        self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
+        return self._entered(*await self._fenced.__aenter__())
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._leave()
+        try:
+            if kind is None:
+                last = self._last_word()
+                with self._span():
+                    with self._inside():
+                        answer = self._held(await ask(self._conn, last))
+                    with self._confirmed():
+                        await send(self._conn, "commit")
+                self._committed(answer)
+        finally:
+            self._lease.resume()
+            self._conn = None
+            await self._fenced.__aexit__(None, None, None)
+
+    def __enter__(self) -> Any:
+        conn = self._database.connect()
+        try:
+            send_plain(conn, self._opening())
+            return self._entered(conn, ask_plain(conn, self._fence()))
+        except BaseException:
+            conn.close()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._leave()
+        try:
+            if kind is None:
+                last = self._last_word()
+                with self._span():
+                    with self._inside():
+                        answer = self._held(ask_plain(self._conn, last))
+                    with self._confirmed():
+                        send_plain(self._conn, "commit")
+                self._committed(answer)
+        finally:
+            self._lease.resume()
+            self._conn.close()
+
+    def cut(self) -> None:
+        """Under a job that was given up: nothing of it is committed, and its row is free for the end of the run."""
+        if self._conn is not None:
+            cut(self._conn)
+
+    def _opening(self) -> str:
+        """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
+        self._lease.check()
+        if self._lease.resting:
+            raise RuntimeError(
+                "run.commit() and run.transaction() do not nest: leave the one before entering the next"
+            )
+        limits = self._lease.limits
+        seconds = limits.lease.total_seconds()
+        left = timedelta(seconds=max(0.001, self._lease.run_until - time.monotonic()))
+        return (
+            "begin isolation level read committed;"
+            f" set local lock_timeout = {_milliseconds(limits.lock_wait)};"
+            f" set local idle_in_transaction_session_timeout = {_milliseconds(limits.idle_in_transaction)};"
+            f" set local statement_timeout = {_milliseconds(left)};"
+            # No limit above ends the wait for a client that has vanished. A live one has a lease's time to read on.
+            f" set local tcp_user_timeout = {_milliseconds(limits.lease)};"
+            f" set local tcp_keepalives_idle = {max(1, min(10, int(seconds / 4)))};"
+            f" set local tcp_keepalives_interval = {max(1, min(5, int(seconds / 8)))};"
+            " set local tcp_keepalives_count = 3"
+        )
+
+    def _entered(self, conn: Any, transaction: str) -> Any:
+        self._conn, self._id = conn, transaction
+        self._blocks.held += 1
+        self._blocks.unsettled.add(transaction)
+        self._lease.rest()
+        self._lent = lend(conn, self._name)
+        return self._lent
+
+    def _leave(self) -> None:
+        self._blocks.held -= 1
+        self._blocks.broken |= is_idle(self._conn)
+        self._lent.leave()
+
+    def _fence(self) -> Query[str]:
+        return assert_lease(self._lease.function, self._lease.request_id, self._lease.fence)
+
+    def _last_word(self) -> Query[Any]:
+        if self._lease.given_up:
+            raise LeaseLost("the run was given up, and its end is written: this comes too late")
+        if is_idle(self._conn):
+            raise self._left_outside()
+        self._lease.committing = True
+        self._asked_at = time.monotonic()
+        if self._finish is not None:
+            return only_in(self._id, self._finish())
+        # The row is ours until the commit; from then on a fresh lease is.
+        lease = self._lease
+        renewal = renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
+        return only_in(self._id, renewal)
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """While our transaction has the row locked nobody can take the lease: where it is lost, that one is over."""
+        try:
+            yield
+        except LeaseLost as lost:
+            raise self._left_outside() from lost
+
+    @contextmanager
+    def _confirmed(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionLost as lost:
+            self._blocks.unconfirmed = True
+            raise CommitUnknown(str(lost)) from lost
+
+    def _held(self, answer: Any) -> Any:
+        """The answer of a finish or of a renewal that was granted."""
+        if self._finish is None and answer != "renewed":
+            raise self._left_outside()
+        return answer
+
+    def _left_outside(self) -> LeftOutside:
+        self._blocks.broken = True
+        return LeftOutside(
+            f"{self._name} was left outside the transaction that it opened: what the job committed by itself stands,"
+            " everything else was rolled back. Leave commit and rollback to the block, also on the raw pgconn"
+        )
+
+    def _span(self) -> telemetry.Span:
+        return telemetry.span("finish" if self._finish is not None else "commit")
+
+    def _committed(self, answer: Any) -> None:
+        self._blocks.unsettled.discard(self._id)
+        if self._on_finished is None:
+            self._blocks.pieces += 1
+            self._lease.renewed(self._asked_at)
+        else:
+            self._lease.close()
+            self._on_finished(answer)
+
+
+def _milliseconds(length: timedelta) -> int:
+    return max(1, int(length.total_seconds() * 1000))

@@ -1,0 +1,1 @@
+"""What starts a run, and who may: HTTP, run-due, the worker."""

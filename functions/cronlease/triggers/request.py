@@ -1,0 +1,150 @@
+"""Reads a request into a Hit: at most 64 KiB, JSON by content whatever its type says, strict types.
+
+What a caller can get wrong is answered in one sentence that names the field, before anything is touched.
+"""
+
+import asyncio
+import functools
+import json
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from cronlease.job import Hit
+from cronlease.observe.logs import cut
+
+MOST_BYTES = 64 * 1024
+# Less than a process that is told to stop lets those finish that have begun.
+_BODY_SECONDS = 5.0
+_HEADER_LENGTH = 500
+_FIELD_LENGTH = 50
+# As args_mistake of schema/functions has them.
+_MOST_LEVELS = 200
+_LARGEST = 1e300
+
+
+class Refused(Exception):
+    """The request is not one of ours; the text tells the caller what to send instead."""
+
+    def __init__(
+        self, http_status: int, reason: str, sentence: str, *, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.http_status = http_status
+        self.reason = reason
+        self.headers = headers or {}
+
+
+async def read_hit(request: Request) -> Hit:
+    """What was asked for, and who says so. Raises Refused."""
+    headers: dict[bytes, bytes] = dict(request.scope["headers"])
+    fields = _fields(await _body(request, headers))
+    if b"x-cloudscheduler" not in headers:
+        return Hit(**fields)
+    return Hit(
+        trigger="cloud_scheduler",
+        job_name=_text(headers.get(b"x-cloudscheduler-jobname")),
+        schedule_time=_text(headers.get(b"x-cloudscheduler-scheduletime")),
+        **fields,
+    )
+
+
+async def _body(request: Request, headers: dict[bytes, bytes]) -> bytes:
+    length = headers.get(b"content-length", b"0")
+    if length == b"0" and b"transfer-encoding" not in headers:
+        return b""
+    too_large = Refused(413, "body_too_large", f"the body is larger than {MOST_BYTES} bytes: send less in args")
+    if length.isdigit() and int(length) > MOST_BYTES:
+        raise too_large
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise too_large
+    except TimeoutError:
+        sentence = f"the body did not arrive within {_BODY_SECONDS:g} s: send all of it at once"
+        raise Refused(408, "body_too_slow", sentence, headers={"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise Refused(400, "bad_request", "the caller hung up before the body was there") from None
+    return body
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        return {}
+    try:
+        given = json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8, not a number, or nested too deep"
+        raise Refused(
+            400, "bad_request", f'the body is not JSON ({why}): send nothing or {{"force": true}}'
+        ) from None
+    if not isinstance(given, dict):
+        raise Refused(400, "bad_request", 'the body must be a JSON object, such as {"force": true}')
+    return _validated(given)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _validated(given: dict[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    try:
+        fields: dict[str, Any] = _model()(**given).model_dump()
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(cut(str(part), _FIELD_LENGTH) for part in first["loc"][:2])
+        if first["type"] == "extra_forbidden":
+            raise Refused(400, "bad_request", f"{field}: unknown field, the fields are force and args") from None
+        raise Refused(400, "bad_request", f"{field}: {first['msg'].lower()}") from None
+    if why := unstorable(fields["args"]):
+        raise Refused(400, "bad_request", f"args: {why}")
+    return fields
+
+
+def unstorable(args: dict[str, Any]) -> str | None:
+    """Why the database's own kind of JSON cannot hold what was valid JSON; None where it can."""
+    said = "text with a NUL or half a character in it cannot be stored"
+    try:
+        text = json.dumps(args, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return said
+    except ValueError:
+        return "a number that large cannot be stored"
+    # Not where the backslash itself is meant.
+    return said if "\\u0000" in text.replace("\\\\", "") else _out_of_bounds(args)
+
+
+def _out_of_bounds(args: dict[str, Any]) -> str | None:
+    """What args_mistake would refuse, said before anything is asked."""
+    values: list[Any] = [args]
+    for _ in range(_MOST_LEVELS + 1):
+        if any(isinstance(value, int | float) and abs(value) >= _LARGEST for value in values):
+            return "a number that large cannot be stored"
+        parts = [
+            value.values() if isinstance(value, dict) else value for value in values if isinstance(value, dict | list)
+        ]
+        values = [each for part in parts for each in part]
+    return f"nested more than {_MOST_LEVELS} levels deep" if values else None
+
+
+@functools.cache
+def _model() -> Any:
+    # Built at the first hit that has a body; most have none, and a model takes a while to build.
+    from pydantic import ConfigDict, JsonValue, create_model
+
+    return create_model(
+        "Body",
+        __config__=ConfigDict(extra="forbid", strict=True),
+        force=(bool, False),
+        args=(dict[str, JsonValue], {}),
+    )
+
+
+def _text(header: bytes | None) -> str | None:
+    return None if header is None else header.decode("latin-1").replace("\0", "")[:_HEADER_LENGTH]

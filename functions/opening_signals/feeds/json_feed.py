@@ -1,0 +1,132 @@
+"""The JSON feeds: read as they stream, by what their spec says. The presets are the .toml files in presets/."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ijson
+
+from opening_signals.errors import Unusable
+from opening_signals.feeds.dates import moment
+from opening_signals.feeds.json_bytes import Cleaner, LongTexts, spoiled
+from opening_signals.feeds.json_items import Items
+from opening_signals.feeds.kind import Patience, fields_of
+from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.feeds.spec import Expression, Feed, found
+
+PRESETS = Path(__file__).with_name("presets")
+_PIECE = 64 * 1024
+# What ijson raises on bytes that are no JSON; the last when an exponent is too large even for a Decimal.
+_BROKEN = (ijson.JSONError, ValueError, ArithmeticError)
+
+
+class JsonKind:
+    """A preset, or without one the kind `json`, of which every source says for itself what it is."""
+
+    accept = "application/json, application/feed+json"
+
+    def __init__(self, preset: Mapping[str, Any] | None = None) -> None:
+        self.preset = {name: value for name, value in (preset or {}).items() if name != "address"}
+        self.address: str = (preset or {}).get("address", "")
+        # A preset may leave to the source what differs from feed to feed.
+        self.is_complete = {"external_id", "title"} <= self.preset.get("fields", {}).keys()
+        self._feed = Feed.model_validate(self.preset) if self.is_complete else None
+
+    def spec(self, source: Source) -> Feed:
+        spec = source.feed or self._feed
+        if spec is None:
+            raise FeedError("nobody said where its items and their fields are")
+        return spec
+
+    def reader(self, source: Source, url: str) -> "JsonReader":
+        return JsonReader(self.spec(source), url, first=url == source.url)
+
+    def reading(self, source: Source) -> str:
+        return f"1 {self.spec(source).model_dump_json()}"
+
+    def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
+        spec = self.spec(source)
+        item = fields_of(item, "is no object")
+        if spec.skip and _is_skipped(spec.skip, item):
+            return None
+        fields = spec.fields.of(item)
+        # Not isinstance: True is an int, too.
+        if type(fields["external_id"]) is int:
+            fields["external_id"] = str(fields["external_id"])
+        if source.organization:
+            fields["organization"] = source.organization
+        if "posted_at" in fields:
+            fields["posted_at"] = moment(fields["posted_at"], spec.dates)
+        return Opening.of(item, repairs, **fields)
+
+
+class JsonReader:
+    """Reads one page with ijson, pushed."""
+
+    def __init__(self, spec: Feed, url: str, *, first: bool) -> None:
+        self._spec = spec
+        self._url = url
+        self._may_be_empty = spec.may_be_empty or not first
+        self._count = 0
+        self._cleaner = Cleaner()
+        self._texts = LongTexts()
+        self._events: list[tuple[str, Any]] = ijson.sendable_list()
+        self._parser = ijson.basic_parse_coro(self._events)
+        self._items = Items(spec.items, {*spec.paging.watched, *((spec.marker,) if spec.marker else ())})
+        self._patience = Patience()
+
+    def feed(self, chunk: bytes) -> list[Any]:
+        items: list[Any] = []
+        # In small pieces: the events of one take a hundred times its room.
+        for start in range(0, len(chunk), _PIECE):
+            items += self._push(chunk[start : start + _PIECE])
+        return items
+
+    def end(self) -> list[Any]:
+        items = self._push(b"", final=True)
+        spec = self._spec
+        if not self._items.listed:
+            raise FeedError(f"its JSON has no list `{spec.items.removesuffix('item').rstrip('.') or 'at its top'}`")
+        if spec.marker and spec.marker not in self._items.found:
+            raise FeedError(f"its JSON has no `{spec.marker}`")
+        if not self._count and not self._may_be_empty:
+            raise FeedError("it has no items, as a board has that is not there")
+        return items
+
+    def next_url(self, items_on_page: int) -> str | None:
+        return self._spec.paging.following(self._url, items_on_page, self._items.found)
+
+    def _push(self, piece: bytes, *, final: bool = False) -> list[Any]:
+        try:
+            cleaned, cut = self._texts.cut(self._cleaner.clean(piece, final=final))
+            if cut:
+                self._items.give_up()
+            if cleaned:
+                self._parser.send(cleaned)
+            if final:
+                self._parser.close()
+        except _BROKEN:
+            raise FeedError("it is not JSON, or cut off") from None
+        events = self._events
+        self._texts.note(cleaned, progress=bool(events))
+        if self._cleaner.marked:
+            events = [(event, spoiled(value)) for event, value in events]
+        items = self._items.take(events)
+        self._events.clear()
+        self._count += len(items)
+        self._patience.spend(len(piece), progress=bool(items))
+        return items
+
+
+def _is_skipped(rule: Expression, item: Any) -> bool:
+    said = found(rule.find, item)
+    if isinstance(said, Unusable):
+        # Whether it is meant to be shown is not known.
+        raise ValueError(f"skip: {said.why}")
+    return said is True
+
+
+def presets() -> dict[str, JsonKind]:
+    """The kinds that are but data, by name."""
+    return {path.stem: JsonKind(tomllib.loads(path.read_text(encoding="utf-8"))) for path in PRESETS.glob("*.toml")}

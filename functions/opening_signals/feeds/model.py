@@ -1,0 +1,110 @@
+"""What a source and an opening are, and when an opening counts as changed. Pure: no network, no database.
+
+What cannot be stored never becomes an Opening, so that one bad item cannot fail a whole COPY.
+"""
+
+import hashlib
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
+
+from opening_signals.errors import FeedError as FeedError
+from opening_signals.feeds import sanitize
+from opening_signals.feeds.spec import Feed
+
+_STORABLE = r"^[^\x00]*$"
+
+
+def _blank_is_none(value: Any) -> Any:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("must be printable")
+    return value
+
+
+def _reachable(value: str) -> str:
+    """The value is not repeated: an address may hold a secret."""
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not value.isprintable() or " " in value:
+        raise ValueError("must be an http or https address")
+    return value
+
+
+def _string(longest: int) -> Any:
+    return StringConstraints(strip_whitespace=True, min_length=1, max_length=longest, pattern=_STORABLE)
+
+
+# Source and external_id make the primary key: at four bytes a character, both together still fit an index entry.
+Name = Annotated[str, _string(100), AfterValidator(_printable)]
+MaybeText = Annotated[Annotated[str, _string(sanitize.LONGEST_TEXT)] | None, BeforeValidator(_blank_is_none)]
+Address = Annotated[str, _string(sanitize.LONGEST_LINK), AfterValidator(_reachable)]
+
+
+class Source(BaseModel):
+    """One [[source]] of the sources file, its short keys already made an address. Feed is what the file says of a
+    JSON feed; without it, it is what the kind's preset says."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    name: Name
+    kind: str
+    url: Address
+    organization: MaybeText = None
+    allow_private: bool = False
+    feed: Feed | None = None
+
+
+class Opening(NamedTuple):
+    """What a feed says of one opening, fit to be stored. A bare tuple, in the order of the staging table's columns:
+    there may be very many of them. Made by `of`, which is what makes it fit."""
+
+    external_id: str
+    title: str
+    organization: str | None
+    location: str | None
+    url: str | None
+    posted_at: datetime | None
+    payload: str
+    content_hash: bytes
+
+    @classmethod
+    def of(
+        cls,
+        item: Any,
+        repairs: list[str] | None = None,
+        *,
+        external_id: Any,
+        title: Any,
+        organization: Any = None,
+        location: Any = None,
+        url: Any = None,
+        posted_at: Any = None,
+    ) -> "Opening":
+        """The opening with these fields and the item as its payload, all made fit to be stored; `repairs` gets a
+        reason for each thing that had to be. ValueError when it has no usable id or title."""
+        repairs = [] if repairs is None else repairs
+        key = sanitize.key(external_id)
+        said = (
+            sanitize.title(title, repairs),
+            sanitize.text("organization", organization, repairs),
+            sanitize.text("location", location, repairs),
+            sanitize.link(url, repairs),
+            sanitize.moment(posted_at, repairs),
+            sanitize.payload(item, repairs),
+        )
+        return cls(key, *said, content_hash(*said))
+
+
+def content_hash(*said: str | datetime | None) -> bytes:
+    """Equal exactly when all that is stored is equal: none of it holds a NUL, and none of it is an empty text."""
+    parts = (part.isoformat() if isinstance(part, datetime) else part or "" for part in said)
+    return hashlib.sha256("\0".join(parts).encode()).digest()

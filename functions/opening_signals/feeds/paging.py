@@ -1,0 +1,145 @@
+"""How a feed goes on after its first page. Pure: addresses in, addresses out.
+
+A page that cannot be told from the last one ends the feed, and whatever was not on a page counts as closed: where
+a feed says how many items it has, a page that comes back empty before is an error.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, unquote_plus, urljoin, urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from opening_signals.errors import FeedError
+
+Parameter = Annotated[str, Field(min_length=1, max_length=100)]
+Path = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Paging(BaseModel, ABC):
+    """`watched` are the paths of the document outside of its items that `following` needs."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        return ()
+
+    def first(self, url: str) -> str:
+        """The address with the parameters that make it the first page; those it has already stay."""
+        return url
+
+    @abstractmethod
+    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:
+        """The address after this one, which had so many items; None after the last."""
+
+
+class OnePage(Paging):
+    style: Literal["none"] = "none"
+
+    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:  # noqa: ARG002
+        return None
+
+
+class ByOffset(Paging):
+    """Until a page is short, or until the total that the feed says."""
+
+    style: Literal["offset"]
+    offset: Parameter = "offset"
+    limit: Parameter = "limit"
+    size: Annotated[int, Field(ge=1, le=50_000)] = 100
+    total: Path | None = None
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        return (self.total,) if self.total else ()
+
+    def first(self, url: str) -> str:
+        return with_default(with_default(url, self.limit, str(self.size)), self.offset, "0")
+
+    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:
+        reached = _number(url, self.offset, 0) + items
+        total = found.get(self.total) if self.total else None
+        if type(total) is not int:
+            return (
+                with_value(url, self.offset, str(reached)) if items >= _number(url, self.limit, self.size) else None
+            )
+        if reached >= total:
+            return None
+        if not items:
+            raise FeedError(f"a page came back empty at {reached} of {total} items")
+        return with_value(url, self.offset, str(reached))
+
+
+class ByPage(Paging):
+    """Until a page is empty, or shorter than `size` where that is given."""
+
+    style: Literal["page"]
+    page: Parameter = "page"
+    first_page: Annotated[int, Field(ge=0, le=1)] = 1
+    size: Annotated[int, Field(ge=1, le=50_000)] | None = None
+
+    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:  # noqa: ARG002
+        if items < (self.size or 1):
+            return None
+        return with_value(url, self.page, str(_number(url, self.page, self.first_page) + 1))
+
+
+class ByNextUrl(Paging):
+    """The feed says itself where it goes on; only on its own host."""
+
+    style: Literal["next"]
+    next: Path
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        return (self.next,)
+
+    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:  # noqa: ARG002
+        said = found.get(self.next)
+        if said in (None, "", False):
+            return None
+        try:
+            after = urljoin(url, said) if isinstance(said, str) else ""
+            here, there = urlsplit(url), urlsplit(after)
+            usable = (
+                there.scheme in ("http", "https") and there.port != 0 and after.isprintable() and " " not in after
+            )
+        except ValueError:
+            usable = False
+        if not usable:
+            raise FeedError("the address of its next page is none")
+        if there.hostname != here.hostname or (here.scheme == "https" and there.scheme == "http"):
+            raise FeedError("its next page is on another host, or no longer on https")
+        if after == url:
+            raise FeedError("its next page is the same page again")
+        return after
+
+
+AnyPaging = Annotated[OnePage | ByOffset | ByPage | ByNextUrl, Field(discriminator="style")]
+
+
+def with_default(url: str, name: str, value: str) -> str:
+    """The address with this query parameter, unless it has it already."""
+    return url if _values(url, name) else with_value(url, name, value)
+
+
+def with_value(url: str, name: str, value: str) -> str:
+    """The address with this query parameter set; the others stay as they are written."""
+    parts = urlsplit(url)
+    others = [pair for pair in parts.query.split("&") if pair and _name(pair) != name]
+    query = "&".join([*others, f"{quote(name, safe='$:')}={quote(value, safe='$:*,')}"])
+    return urlunsplit(parts._replace(query=query))
+
+
+def _values(url: str, name: str) -> list[str]:
+    return [unquote_plus(pair.partition("=")[2]) for pair in urlsplit(url).query.split("&") if _name(pair) == name]
+
+
+def _name(pair: str) -> str:
+    return unquote_plus(pair.partition("=")[0])
+
+
+def _number(url: str, name: str, otherwise: int) -> int:
+    written = next(iter(_values(url, name)), "")
+    return int(written) if written.isascii() and written.isdecimal() and len(written) < 16 else otherwise

@@ -1,0 +1,42 @@
+"""Personio's XML: all positions under <workzag-jobs>. An unknown company is led to a web page about the vendor."""
+
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from opening_signals.feeds.kind import fields_of
+from opening_signals.feeds.model import Opening, Source
+from opening_signals.feeds.xml_items import XmlReader, text
+
+_PLACES = {"workzag-jobs": ("workzag-jobs", "position")}
+
+
+class Personio:
+    accept = "application/xml, text/xml"
+    address = "https://{company}.jobs.personio.de/xml?language=en"
+
+    def reader(self, source: Source, url: str) -> XmlReader:  # noqa: ARG002
+        return XmlReader(_PLACES)
+
+    def reading(self, source: Source) -> str:  # noqa: ARG002
+        return "1"
+
+    def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
+        item = fields_of(item, "has no elements in it")
+        identity = text(item.get("id"))
+        return Opening.of(
+            item,
+            repairs,
+            external_id=identity,
+            title=text(item.get("name")),
+            organization=source.organization or text(item.get("subcompany")),
+            location=text(item.get("office")),
+            url=_page(source, identity),
+            posted_at=text(item.get("createdAt")),
+        )
+
+
+def _page(source: Source, identity: Any) -> str | None:
+    """The feed has no address for people; it is this one on the same host."""
+    parts = urlsplit(source.url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}/job/{quote(identity, safe='')}" if identity else None

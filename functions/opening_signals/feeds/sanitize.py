@@ -1,0 +1,192 @@
+"""Makes what a feed says of one opening fit to be stored, field by field. Pure; knows nothing of kinds.
+
+Only an id or a title that cannot be used costs the item: of any other field what is no good is left out or cut, and
+the reason is noted. An id is never mended: two that differ must not become one.
+"""
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from opening_signals.errors import Unusable
+
+LONGEST_KEY = 500
+LONGEST_TEXT = 1000
+LONGEST_LINK = 2000
+BROKEN_TEXT = "text: characters that are none were taken out"
+_DEEPEST = 100
+_LONGEST_PAYLOAD = 1_000_000
+_YEARS = range(1970, 2101)
+# Postgres has no NUL in text or jsonb, and no half of a surrogate pair.
+_BROKEN = re.compile("[\0\ud800-\udfff]")
+# An escaped NUL, and not the end of an escaped backslash.
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# No other scheme: whoever shows the opening makes a link of it.
+_LINK = re.compile(r"(?i:https?)://[^\s/?#][^\s]*")
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def key(value: Any) -> str:
+    """The id; ValueError when it is none."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise ValueError("external_id: is missing")
+    if not isinstance(value, str):
+        raise ValueError(f"external_id: {_why(value, 'is no text and no whole number')}")
+    if _is_broken(value):
+        raise ValueError("external_id: holds characters that are none")
+    stripped: str = value.strip()
+    if len(stripped) > LONGEST_KEY:
+        raise ValueError(f"external_id: is longer than {LONGEST_KEY} characters")
+    return stripped
+
+
+def title(value: Any, repairs: list[str]) -> str:
+    """The title; ValueError when there is none."""
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"title: {_why(value, 'is no text')}")
+    found = text("title", value, repairs)
+    if found is None:
+        raise ValueError("title: is missing")
+    return found
+
+
+def text(name: str, value: Any, repairs: list[str]) -> str | None:
+    """A text of bounded length; a blank one is none."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        _leave_out(name, _why(value, "is no text"), repairs)
+        return None
+    value = _whole(value, repairs).strip()
+    if len(value) > LONGEST_TEXT:
+        repairs.append(f"{name}: was cut to {LONGEST_TEXT} characters")
+        value = value[:LONGEST_TEXT].rstrip()
+    return value or None
+
+
+def link(value: Any, repairs: list[str]) -> str | None:
+    """An address for people. Never mended: half of one leads elsewhere."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        _leave_out("url", _why(value, "is no text"), repairs)
+        return None
+    value = value.strip()
+    if _is_broken(value):
+        _leave_out("url", "holds characters that are none", repairs)
+        return None
+    if len(value) > LONGEST_LINK:
+        _leave_out("url", f"is longer than {LONGEST_LINK} characters", repairs)
+        return None
+    if value and not _LINK.fullmatch(value):
+        _leave_out("url", "is no http or https address", repairs)
+        return None
+    return value or None
+
+
+def moment(value: Any, repairs: list[str]) -> datetime | None:
+    """A time, or one as ISO 8601 writes it, in UTC, and UTC where it says no zone."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
+    except (ValueError, AttributeError):
+        _leave_out("posted_at", _why(value, "is no time as ISO 8601 writes it"), repairs)
+        return None
+    if found.year not in _YEARS:
+        _leave_out("posted_at", f"is not in the years {_YEARS[0]} to {_YEARS[-1]}", repairs)
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def payload(item: Any, repairs: list[str]) -> str:
+    """The item as JSON, keys sorted. What jsonb cannot hold is taken out of it; of an item that nobody should want
+    to hold, nothing is kept."""
+    try:
+        return canonical(item)
+    except ValueError:
+        pass
+    try:
+        return canonical(_mended(item, repairs, 0))
+    except ValueError as error:
+        repairs.append(f"payload: {error}, and was left out")
+        return "{}"
+
+
+def canonical(item: Any) -> str:
+    """The item as JSON, keys sorted; ValueError for what jsonb cannot hold or nobody should want to."""
+    try:
+        text = _encode(item)
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds a lone surrogate or is not UTF-8") from None
+    except ValueError:
+        raise ValueError("holds a number that is none") from None
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+    if len(text) > _LONGEST_PAYLOAD:
+        raise ValueError("is too large")
+    if "\\u0000" in text and _ESCAPED_NUL.search(text):
+        raise ValueError("holds a NUL")
+    # Counting brackets is cheap and mostly enough; only a suspect is walked.
+    if text.count("{") + text.count("[") > _DEEPEST and _is_deeper(item, _DEEPEST):
+        raise ValueError("is nested too deep")
+    return text
+
+
+def _mended(item: Any, repairs: list[str], depth: int) -> Any:
+    """The item without the texts' broken characters, and null for a number that is none."""
+    if depth > _DEEPEST:
+        raise ValueError("is nested too deep")
+    if isinstance(item, str):
+        return _whole(item, repairs)
+    if isinstance(item, float) and not math.isfinite(item):
+        _note("payload: held a number that is none", repairs)
+        return None
+    if isinstance(item, list):
+        return [_mended(each, repairs, depth + 1) for each in item]
+    if isinstance(item, dict):
+        return {_mended(name, repairs, depth): _mended(value, repairs, depth + 1) for name, value in item.items()}
+    return item
+
+
+def _is_deeper(item: Any, levels: int) -> bool:
+    level = [item]
+    for _ in range(levels):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _is_broken(value: str) -> bool:
+    # Whatever is broken is not printable, and that is known without a search.
+    return not value.isprintable() and _BROKEN.search(value) is not None
+
+
+def _whole(value: str, repairs: list[str]) -> str:
+    if not _is_broken(value):
+        return value
+    _note(BROKEN_TEXT, repairs)
+    return _BROKEN.sub("", value)
+
+
+def _note(reason: str, repairs: list[str]) -> None:
+    """Once for an item, however often it has it."""
+    if reason not in repairs:
+        repairs.append(reason)
+
+
+def _leave_out(name: str, why: str, repairs: list[str]) -> None:
+    repairs.append(f"{name}: {why}, and was left out")
+
+
+def _why(value: Any, otherwise: str) -> str:
+    return value.why if isinstance(value, Unusable) else otherwise

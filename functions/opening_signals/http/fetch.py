@@ -1,0 +1,225 @@
+"""Fetches the pages of one source. Knows nothing of what is in them.
+
+Whatever goes wrong is a FeedError. Its text never holds the address, which may hold a secret. The time limit is
+the caller's: a time-out per read would let a source that sends a byte a second go on for ever.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+
+import httpx2
+
+from opening_signals.feeds.model import FeedError, Source
+from opening_signals.http import network
+from opening_signals.http.body import PIECE, Body
+
+# Seconds before the second and the third attempt, at least.
+BACKOFF = (0.5, 2.0)
+# Who asks to be left alone for longer is not asked again in this run.
+LONGEST_WAIT = 30.0
+MOST_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_LONGEST_VALIDATOR = 1000
+_LONGEST_TURN = 0.05
+_HEADERS = {"User-Agent": "cronlease-opening-signals/0.1", "Accept-Encoding": "gzip"}
+
+
+class Validators(NamedTuple):
+    """What a source said of its page's version; sent again, an unchanged page costs one 304."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> "Validators":
+        return cls(headers.get("etag"), headers.get("last-modified")).usable()
+
+    def usable(self) -> "Validators":
+        """Without those that cannot be stored or sent."""
+        return Validators(*(value if value and _is_sendable(value) else None for value in self))
+
+    def headers(self) -> dict[str, str]:
+        named = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in named.items() if value}
+
+
+_NONE = Validators()
+
+
+class _AgainError(Exception):
+    """This attempt failed, the next one may not. The text is fit for a FeedError; `wait` is how long to leave it."""
+
+    def __init__(self, text: str, wait: float = 0) -> None:
+        super().__init__(text)
+        self.wait = wait
+
+
+class Page:
+    """A page that was answered: a 200 that is not a web page, or a 304, which has no chunks."""
+
+    def __init__(self, response: httpx2.Response, validators: Validators) -> None:
+        self.status = response.status_code
+        self.not_modified = self.status == 304
+        self.url = str(response.url)
+        self.validators = validators
+        self._response = response
+        self._rest = self._pieces()
+        self._first = b""
+
+    async def begin(self) -> None:
+        """Reads the first piece, while the request can still be made again."""
+        self._first = await anext(self._rest, b"")
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The decoded body, once, in pieces that are neither tiny nor large."""
+        try:
+            if self._first:
+                yield self._first
+            async for piece in self._rest:
+                yield piece
+        except network.TooMuchError as error:
+            raise FeedError(str(error)) from None
+        except network.ERRORS as error:
+            raise FeedError(f"its answer broke off ({type(error).__name__})") from None
+
+    async def aclose(self) -> None:
+        await self._rest.aclose()
+        await self._response.aclose()
+
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+        if self.not_modified:
+            return
+        body = Body(self._response.headers.get("content-encoding", ""))
+        gathered = bytearray()
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        async with aclosing(self._response.aiter_raw()) as wire:
+            async for received in wire:
+                for piece in body.feed(received):
+                    gathered += piece
+                    if len(gathered) >= PIECE:
+                        yield bytes(gathered)
+                        gathered.clear()
+                if clock() - began > _LONGEST_TURN:
+                    # What was read at once may be thousands of tiny chunks: others, the heartbeat too, want a turn.
+                    await asyncio.sleep(0)
+                    began = clock()
+        body.end()
+        if gathered:
+            yield bytes(gathered)
+
+
+def client() -> httpx2.AsyncClient:
+    """One client for all sources of a run; the caller closes it."""
+    # They would write whole addresses to the log, with whatever secret is in them.
+    for name in ("httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return httpx2.AsyncClient(
+        headers=_HEADERS,
+        follow_redirects=False,
+        trust_env=False,
+        transport=network.Transport(),
+        timeout=httpx2.Timeout(30, connect=10, pool=None),
+    )
+
+
+@asynccontextmanager
+async def get(
+    http: httpx2.AsyncClient, source: Source, url: str, *, accept: str, validators: Validators = _NONE
+) -> AsyncIterator[Page]:
+    """The page at that address, tried again while nothing of it has been handed out. The caller bounds the time."""
+    page = await _Request(http, source, accept, validators.usable()).ask(url)
+    try:
+        yield page
+    finally:
+        await page.aclose()
+
+
+class _Request:
+    def __init__(self, http: httpx2.AsyncClient, source: Source, accept: str, validators: Validators) -> None:
+        self._http = http
+        self._headers = {"Accept": accept, **validators.headers()}
+        self._extensions = {network.ALLOW_PRIVATE: source.allow_private}
+        self._validators = validators
+
+    async def ask(self, url: str) -> Page:
+        for least in (*BACKOFF, None):
+            try:
+                return await self._attempt(url)
+            except _AgainError as again:
+                if least is None:
+                    raise FeedError(str(again)) from None
+                if again.wait > LONGEST_WAIT:
+                    raise FeedError(f"{again} and asks to wait for more than {LONGEST_WAIT:.0f} s") from None
+                wait = max(least * random.uniform(1, 1.5), again.wait)  # noqa: S311
+            await asyncio.sleep(wait)
+        raise AssertionError
+
+    async def _attempt(self, url: str) -> Page:
+        try:
+            return await self._follow(httpx2.URL(url))
+        except network.RefusedError:
+            raise FeedError("its host has a private address: only allow_private = true lets it be reached") from None
+        except network.TooMuchError as error:
+            raise FeedError(str(error)) from None
+        except network.ERRORS as error:
+            raise _AgainError(network.why(error)) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
+            raise FeedError("its address, or one it redirects to, cannot be used") from None
+
+    async def _follow(self, url: httpx2.URL) -> Page:
+        for _ in range(MOST_REDIRECTS + 1):
+            if url.scheme not in ("http", "https") or not url.host or (url.port or 80) > 65535:
+                raise FeedError("leads to an address that is not http or https")
+            request = self._http.build_request("GET", url, headers=self._headers, extensions=self._extensions)
+            response = await self._http.send(request, stream=True)
+            try:
+                location = response.headers.get("location")
+                if response.status_code not in _REDIRECTS or not location:
+                    return await self._page(response)
+            except BaseException:
+                await response.aclose()
+                raise
+            await response.aclose()
+            secure, url = url.scheme == "https", url.join(location)
+            if secure and url.scheme == "http":
+                raise FeedError(
+                    "redirects from https to http, which is refused: name the http address itself if that is meant"
+                )
+        raise FeedError(f"redirects more than {MOST_REDIRECTS} times")
+
+    async def _page(self, response: httpx2.Response) -> Page:
+        status = response.status_code
+        if status in (408, 429) or status >= 500:
+            raise _AgainError(f"answered {status}", _retry_after(response.headers.get("retry-after", "")))
+        if status == 304 and any(self._validators):
+            fresh = Validators.of(response.headers)
+            return Page(response, fresh if any(fresh) else self._validators)
+        if status != 200:
+            raise FeedError(f"answered {status}")
+        if response.headers.get("content-type", "").lower().startswith(("text/html", "application/xhtml")):
+            raise FeedError("answered with a web page")
+        page = Page(response, Validators.of(response.headers))
+        await page.begin()
+        return page
+
+
+def _is_sendable(value: str) -> bool:
+    return value.isascii() and value.isprintable() and len(value) <= _LONGEST_VALIDATOR
+
+
+def _retry_after(text: str) -> float:
+    """The seconds that the header asks for, given as a number or as a time; 0 when it makes no sense."""
+    try:
+        if text.isdecimal():
+            return float(text)
+        moment = parsedate_to_datetime(text)
+        return max((moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0)
+    except (ValueError, TypeError, OverflowError):
+        return 0
