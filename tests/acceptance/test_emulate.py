@@ -489,7 +489,13 @@ def test_ctrl_c_while_it_is_imported_ends_it_without_a_traceback(tmp_path: Path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
     command = [sys.executable, "-m", "cronlease", "emulate"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        # Tests that run in the background of a shell inherit that the signal is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "importing\n"
