@@ -80,6 +80,7 @@ def test_migrating_twice_applies_nothing_the_second_time(empty_dsn: str) -> None
     assert works(empty_dsn)
 
 
+@pytest.mark.thorough
 def test_twenty_processes_may_migrate_at_once(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each is forked from one that has imported all of it, which needs the path in its environment.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
