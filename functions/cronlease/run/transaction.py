@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from cronlease.db.connection import Database, ask, ask_plain, cut, is_idle, send, send_plain
+from cronlease.db.connection import Database, ask, ask_plain, is_idle, send, send_plain
 from cronlease.db.functions import Finish, Query, assert_lease, only_in, renew_refresh_lock
 from cronlease.db.guard import lend
 from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
@@ -63,8 +63,8 @@ class Transaction:
                         await send(self._conn, "commit")
                 self._committed(answer)
         finally:
-            self._lease.resume()
-            self._conn = None
+            self._lease.leave_block()
+            self._blocks.fenced = None
             await self._fenced.__aexit__(None, None, None)
 
     def __enter__(self) -> Any:
@@ -88,18 +88,14 @@ class Transaction:
                         send_plain(self._conn, "commit")
                 self._committed(answer)
         finally:
-            self._lease.resume()
+            self._lease.leave_block()
+            self._blocks.fenced = None
             self._conn.close()
-
-    def cut(self) -> None:
-        """Under a job that was given up: nothing of it is committed, and its row is free for the end of the run."""
-        if self._conn is not None:
-            cut(self._conn)
 
     def _opening(self) -> str:
         """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
         self._lease.check()
-        if self._lease.resting:
+        if self._lease.in_a_block:
             raise RuntimeError(
                 "run.commit() and run.transaction() do not nest: leave the one before entering the next"
             )
@@ -122,7 +118,8 @@ class Transaction:
         self._conn, self._id = conn, transaction
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
-        self._lease.rest()
+        self._blocks.fenced = conn
+        self._lease.enter_block()
         self._lent = lend(conn, self._name)
         return self._lent
 
@@ -139,7 +136,7 @@ class Transaction:
             raise LeaseLost("the run was given up, and its end is written: this comes too late")
         if is_idle(self._conn):
             raise self._left_outside()
-        self._lease.committing = True
+        self._lease.commit()
         self._asked_at = time.monotonic()
         if self._finish is not None:
             return only_in(self._id, self._finish())
@@ -186,7 +183,7 @@ class Transaction:
             self._blocks.pieces += 1
             self._lease.renewed(self._asked_at)
         else:
-            self._lease.close()
+            self._lease.finish()
             self._on_finished(answer)
 
 
