@@ -230,6 +230,12 @@ def release_refresh_lock(function_name: str | None, request_id: UUID) -> Query[b
     return Query(call("release_refresh_lock", tuple(params)), params, lambda row: bool(row[0]))
 
 
+def prune_refresh_history(retention: timedelta) -> Query[int]:
+    """Deletes what is older; answers how many rows."""
+    params = {"p_retention": retention}
+    return Query(call("prune_refresh_history", tuple(params)), params, lambda row: int(row[0]))
+
+
 def read_refresh_status(*, args: bool = True) -> Query[dict[str, Any]]:
     """Args: those of the runs, too, which are not for every eye."""
     params = {"p_with_args": args}

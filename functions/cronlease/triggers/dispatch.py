@@ -6,12 +6,13 @@ Which row is whose is decided in the database (claim_due_refresh); here is only 
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from cronlease.db.connection import Database
-from cronlease.db.functions import Due, claim_due_refresh, due_refreshes, ensure_schedule
+from cronlease.db.functions import Due, claim_due_refresh, due_refreshes, ensure_schedule, prune_refresh_history
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
 from cronlease.observe import telemetry
@@ -106,6 +107,7 @@ class Dispatcher:
         self._limits = settings.limits()
         self._own_rows = [job.name for job in jobs.values() if job.has_row]
         self._rows_are_there = False
+        self._prune_at = 0.0
 
     async def one(self, *, trigger: str = "run_due", stop_at: float = math.inf) -> Dispatched:
         """Claims the oldest due row and runs it; not done at stop_at, on the monotonic clock, it is interrupted, and
@@ -143,7 +145,18 @@ class Dispatcher:
                 break
             longest = max(longest, time.monotonic() - started)
             await process.pause(pause)
+        await self.prune()
         return tally.report(due=await self._still_due())
+
+    async def prune(self, every: float = 0) -> None:
+        """Deletes a bounded part of the history past its retention; again only after so many seconds."""
+        if time.monotonic() < self._prune_at:
+            return
+        self._prune_at = time.monotonic() + every
+        with suppress(DatabaseTrouble, TimeoutError):
+            # The next claim says what is wrong with the database.
+            query = prune_refresh_history(self._settings.retention)
+            await within(self._limits.acquire, self._database.ask(query))
 
     async def _execute(self, attempt: Attempt) -> Executed:
         jobs = self._jobs.values()
