@@ -9,8 +9,10 @@ from uuid import UUID, uuid4
 
 import uvloop
 
-from cronlease.db.connection import Database, ask_sync
-from cronlease.db.functions import Claim, Finish, Query, acquire_refresh_lock, finish_refresh_run
+from cronlease.db.ask import ask_sync
+from cronlease.db.connection import Database
+from cronlease.db.functions import Claim, Finish, acquire_refresh_lock, finish_refresh_run
+from cronlease.db.queries import Query
 from cronlease.outcome import Counts, Status
 from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
 

@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from cronlease.db.connection import ask_sync
-from cronlease.db.functions import Claim, Query, acquire_refresh_lock
+from cronlease.db.ask import ask_sync
+from cronlease.db.functions import Claim, acquire_refresh_lock
+from cronlease.db.queries import Query
 from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
 
 FUNCTION = "public.acquire_refresh_lock"

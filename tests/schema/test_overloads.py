@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.db import functions, schedule
-from cronlease.db.connection import ask_sync
-from cronlease.db.functions import Query
+from cronlease.db import functions, queries, schedule
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query
 from cronlease.errors import Ambiguous
 from cronlease.outcome import Counts, Status
 from tests.schema.calls import one
@@ -86,11 +86,11 @@ def calls() -> list[Query[Any]]:
         functions.release_refresh_lock("job", due),
         functions.release_refresh_lock(None, due),
         functions.read_refresh_status(),
-        schedule.pause_refresh("job", "why"),
-        schedule.resume_refresh("job"),
-        schedule.unlock_refresh("job", due),
-        schedule.recover_stale_dispatches(lease),
-        schedule.delete_refresh("job"),
+        functions.pause_refresh("job", "why"),
+        functions.resume_refresh("job"),
+        functions.unlock_refresh("job", due),
+        functions.recover_stale_dispatches(lease),
+        functions.delete_refresh("job"),
     ]
 
 
@@ -133,6 +133,6 @@ def test_the_types_that_are_sent_are_those_of_the_functions(conn: psycopg.Connec
     for name, names, types in conn.execute(OURS).fetchall():
         if name in asked:
             for argument, kind in zip(names, types, strict=True):
-                if argument in functions._TYPES:
-                    assert functions._TYPES[argument] == spelt.get(kind, kind), f"{name} {argument}"
+                if argument in queries._TYPES:
+                    assert queries._TYPES[argument] == spelt.get(kind, kind), f"{name} {argument}"
     assert one(conn, "select count(*) from pg_proc where proname = any (%s)", [list(asked)]) == len(asked)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease.cli.format import at, relative
-from cronlease.db.connection import ask_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query
 
 if TYPE_CHECKING:
     from psycopg import Connection

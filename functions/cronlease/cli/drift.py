@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.db.connection import ask_sync, send_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration import adopt
 from cronlease.db.migration.catalogue import made_by, wanted
 from cronlease.db.migration.difference import Difference as OfTable
@@ -27,6 +26,7 @@ from cronlease.db.migration.migrate import (
     schema_files,
 )
 from cronlease.db.migration.replace import closing_of, grants_of
+from cronlease.db.queries import Query
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
 if TYPE_CHECKING:

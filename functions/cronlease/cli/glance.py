@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cronlease.cli.brief import short, sparkline, took
 from cronlease.cli.format import beside
 from cronlease.cli.rows import Schedule, read_schedule
-from cronlease.db.connection import ask_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query
 
 if TYPE_CHECKING:
     from psycopg import Connection

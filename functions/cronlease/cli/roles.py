@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cronlease.db.connection import ask_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync
 from cronlease.db.migration.migrate import schema_files
+from cronlease.db.queries import Query
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -11,8 +11,8 @@ import click
 
 from cronlease.cli.backends import Backend, in_the_way
 from cronlease.cli.table import shown
-from cronlease.db.connection import ask_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query
 from cronlease.errors import UnknownSchedule
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any, overload
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.db.connection import ask, ask_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask, ask_sync
+from cronlease.db.queries import Query
 from cronlease.observe.logs import log
 
 _IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)

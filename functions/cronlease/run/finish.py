@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from cronlease.db.connection import Database
-from cronlease.db.functions import Finish, Query, release_refresh_lock
+from cronlease.db.functions import Finish, release_refresh_lock
+from cronlease.db.queries import Query
 from cronlease.errors import (
     CommitUnknown,
     ConnectionLost,

@@ -14,7 +14,8 @@ from typing import Any
 from uuid import UUID
 
 from cronlease.cadence import written
-from cronlease.db.connection import Database, ask_sync
+from cronlease.db.ask import ask_sync
+from cronlease.db.connection import Database
 from cronlease.db.functions import renew_refresh_lock
 from cronlease.errors import DatabaseTrouble, LeaseLost, TimeIsUp
 from cronlease.observe.logs import log

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cronlease.cadence import Every
 from cronlease.db.connection import Database
-from cronlease.db.functions import Claim, Finish, Query, finish_refresh_run
+from cronlease.db.functions import Claim, Finish, finish_refresh_run
+from cronlease.db.queries import Query
 from cronlease.job import Job
 from cronlease.observe import telemetry
 from cronlease.observe.logs import storable

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from cronlease.db.connection import Database, ask, ask_sync, cut, is_idle, send, send_sync
-from cronlease.db.functions import Finish, Query, assert_lease, only_in, renew_refresh_lock
+from cronlease.db.ask import ask, ask_sync, send, send_sync
+from cronlease.db.connection import Database, cut, is_idle
+from cronlease.db.functions import Finish, assert_lease, only_in, renew_refresh_lock
 from cronlease.db.guard import lend
+from cronlease.db.queries import Query
 from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
 from cronlease.observe import telemetry
 from cronlease.run.blocks import Blocks

@@ -9,8 +9,8 @@ from cronlease.cli import options, output
 from cronlease.cli.backends import ending, in_the_way, standing
 from cronlease.cli.format import counted
 from cronlease.cli.table import shown
-from cronlease.db.connection import ask_sync
-from cronlease.db.schedule import recover_stale_dispatches
+from cronlease.db.ask import ask_sync
+from cronlease.db.functions import recover_stale_dispatches
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox

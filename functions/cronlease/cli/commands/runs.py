@@ -10,8 +10,8 @@ from cronlease.cli import options, output, rows
 from cronlease.cli.brief import took
 from cronlease.cli.format import at, beside
 from cronlease.cli.table import lines
-from cronlease.db.connection import ask_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query
 from cronlease.outcome import Status
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from cronlease.cli.commands.run import run_command
 from cronlease.cli.format import at, beside
 from cronlease.cli.sentences import holder
 from cronlease.cli.table import lines, shown
-from cronlease.db.connection import ask_sync
-from cronlease.db.schedule import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
+from cronlease.db.ask import ask_sync
+from cronlease.db.functions import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox

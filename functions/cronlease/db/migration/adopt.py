@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from cronlease.db.connection import ask_sync, send_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.catalogue import TABLE, Catalogue, File, Part, present, together
 from cronlease.db.migration.compare import adoptable, compare
 from cronlease.db.migration.difference import Difference
+from cronlease.db.queries import Query
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
 Made = dict[str, Catalogue]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from cronlease.db.connection import ask_sync, send_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.queries import Query
 
 TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
 _MADE = re.compile(

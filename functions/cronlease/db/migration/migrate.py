@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cronlease.db.connection import ask_sync, send_sync
+from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.conninfo import advised, connect_sync
-from cronlease.db.functions import Query
 from cronlease.db.migration import adopt
 from cronlease.db.migration.catalogue import TABLE, made_by, tables_of, wanted
 from cronlease.db.migration.notes import A_ROW, answers_a_boolean, notes
 from cronlease.db.migration.replace import closing_of, query, replace
+from cronlease.db.queries import Query
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
 _PACKAGE = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from cronlease.db.connection import ask_sync
+from cronlease.db.ask import ask_sync
 from cronlease.db.migration.replace import query
 
 A_ROW = "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`"

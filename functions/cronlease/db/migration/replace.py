@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from cronlease.db.connection import ask_sync, send_sync
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.queries import Query
 from cronlease.errors import Mismatch
 
 _PACKAGE = Path(__file__).parent
