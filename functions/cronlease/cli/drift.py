@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration import adopt
-from cronlease.db.migration.catalogue import made_by, wanted
-from cronlease.db.migration.difference import Difference as OfTable
-from cronlease.db.migration.migrate import (
+from cronlease.db.migration.catalogue import Difference as OfTable
+from cronlease.db.migration.catalogue import made_by_each
+from cronlease.db.migration.replace import closing_of, grants_of
+from cronlease.db.migration.schema_files import (
     SchemaFile,
     absent,
-    from_elsewhere,
     functions_and_views,
+    made_by,
+    newer_migrations,
     pending,
     record_of,
     schema_files,
 )
-from cronlease.db.migration.replace import closing_of, grants_of
 from cronlease.db.queries import Query
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
@@ -112,7 +113,7 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
     """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble. Without the ledger, which only
     the owner may read, it is about functions and views alone."""
     with _rolled_back(conn):
-        migrations, newer = (pending(conn), from_elsewhere(conn)) if ledger else ([], [])
+        migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
         tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
         files = functions_and_views()
@@ -127,7 +128,7 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
 
 def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
     """What migrate would do about the tables before the migrations that are missing, or refuse to."""
-    by = wanted(conn, schema_files("migrations"))
+    by = made_by_each(conn, schema_files("migrations"))
     names = {file.name for file in missing}
     seen = {name: parts for name, parts in by.items() if name not in names}
     return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]

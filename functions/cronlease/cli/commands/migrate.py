@@ -45,7 +45,7 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
         before, notes = _roles(url) if roles else {}, list[str]()
         with bar("migrating") as shown:
             try:
-                applied = migrate(url, partial(shown.tell, "migrating"), roles=roles, noted=notes.append)
+                applied = migrate(url, partial(shown.tell, "migrating"), roles=roles, note=notes.append)
             except MigrationError as error:
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error

@@ -11,8 +11,8 @@ from cronlease.cli.drift import MIGRATE, drift
 from cronlease.cli.format import counted
 from cronlease.cli.roles import READER, RUNNER, lacks
 from cronlease.db.ask import ask_sync
-from cronlease.db.migration.catalogue import tables_of
-from cronlease.db.migration.migrate import MigrationError, functions_and_views, schema_files, state
+from cronlease.db.migration.migrate import state
+from cronlease.db.migration.schema_files import MigrationError, functions_and_views, schema_files, tables_of
 from cronlease.db.queries import Query
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.settings import Settings
