@@ -22,7 +22,7 @@ from cronlease.cadence import duration
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration.migrate import MigrationError
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
-from cronlease.observe.logs import printable, redact
+from cronlease.observe.redact import printable, redact
 from cronlease.settings import Settings, SettingsError, load
 
 if TYPE_CHECKING:

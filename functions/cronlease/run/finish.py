@@ -21,7 +21,8 @@ from cronlease.errors import (
     Unreachable,
 )
 from cronlease.observe import telemetry
-from cronlease.observe.logs import log, storable
+from cronlease.observe.logs import log
+from cronlease.observe.redact import storable
 from cronlease.outcome import FailReason, Outcome, Status
 from cronlease.run.attempt import within
 from cronlease.run.lease import Lease

@@ -12,7 +12,7 @@ from cronlease.db.functions import Claim, Finish, finish_refresh_run
 from cronlease.db.queries import Query
 from cronlease.job import Job
 from cronlease.observe import telemetry
-from cronlease.observe.logs import storable
+from cronlease.observe.redact import storable
 from cronlease.outcome import Counts, Status
 from cronlease.process import spawn_guard
 from cronlease.run.blocks import Blocks

@@ -14,7 +14,7 @@ from cronlease.cli.glance import HEADING, SPARE, Glance, look
 from cronlease.cli.table import lines
 from cronlease.db.conninfo import advised, connect_sync, conninfo_of
 from cronlease.errors import DatabaseTrouble
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 
 if TYPE_CHECKING:
     from psycopg import Connection
