@@ -1,10 +1,15 @@
-"""What the settings say of callers, read from text: tokens, addresses, an audience. Knows nothing of who is let in.
+"""Reads the text of one setting: a number, a word, tokens, addresses. Knows nothing of what they are for.
 
-All of them raise ValueError with the end of a sentence that names the variable. A value that no caller could ever
-match is refused here, at the start, and not found out by a scheduler that is never let in.
+Each raises ValueError with the end of a sentence that begins with the variable's name. A value that no caller could
+ever match is refused here, at the start, rather than by answering 401 to every scheduled call.
 """
 
 import re
+from collections.abc import Callable
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+from cronlease.cadence import duration
 
 _SHORTEST_TOKEN = 16
 _PLAIN = r"""[^\s,;:<>()"'*@]+"""
@@ -22,7 +27,7 @@ def tokens(text: str) -> tuple[str, ...]:
 
 
 def emails(text: str) -> tuple[str, ...]:
-    """One or several, apart by commas or white space; nothing between two commas is a mistake."""
+    """One or several, apart by commas or white space; nothing between two commas is an error."""
     found = tuple(re.split(r"\s*,\s*|\s+", text.strip()))
     for email in found:
         if not _EMAIL.fullmatch(email):
@@ -43,3 +48,42 @@ def web_address(text: str) -> str:
     if not _WEB_ADDRESS.fullmatch(text):
         raise ValueError("it is not an address that starts with https://")
     return text
+
+
+def number(least: float, most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise ValueError(f"{text!r} is not a number from {least:g} to {most:g}")
+        return number
+
+    return read
+
+
+def positive(text: str) -> timedelta:
+    if not (length := duration(text)):
+        raise ValueError(f"{text!r} is no time at all: write a longer one, or leave it out")
+    return length
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text!r} is not one of {', '.join(words)}")
+        return text
+
+    return read
+
+
+def ping_address(text: str) -> str:
+    """A secret: the sentence must not repeat it."""
+    try:
+        # Reading the port validates the rest of the address, too.
+        if text.isascii() and urlsplit(web_address(text)).port != 0:
+            return text
+    except ValueError:
+        pass
+    raise ValueError("it is not an address that starts with https:// or http:// and has no user and no white space")
