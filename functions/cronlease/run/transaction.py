@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cronlease.db.ask import ask, ask_sync, send, send_sync
 from cronlease.db.connection import Database, cut, is_idle
@@ -19,6 +19,9 @@ from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutsi
 from cronlease.observe import telemetry
 from cronlease.run.blocks import Blocks
 from cronlease.run.lease import Lease
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
 
 
 class Transaction:
@@ -48,10 +51,11 @@ class Transaction:
         self._id = ""
         self._asked_at = 0.0
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> "AsyncConnection":
         patience = self._blocks.patience(self._lease.limits)
         self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
-        return self._entered(*await self._fenced.__aenter__())
+        lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
+        return lent
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._leave()
@@ -69,11 +73,12 @@ class Transaction:
             self._conn = None
             await self._fenced.__aexit__(None, None, None)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Connection":
         conn = self._database.connect()
         try:
             send_sync(conn, self._opening())
-            return self._entered(conn, ask_sync(conn, self._fence()))
+            lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
+            return lent
         except BaseException:
             conn.close()
             raise
