@@ -129,10 +129,10 @@ def test_what_cannot_be_adopted_is_refused_and_left_as_it_was_and_the_sentence_h
 def test_migrate_says_that_the_function_now_answers_a_row(empty_dsn: str) -> None:
     older(empty_dsn, "")
     said: list[str] = []
-    migrate(empty_dsn, noted=said.append)
+    migrate(empty_dsn, note=said.append)
     assert [line for line in said if ".acquired" in line] == [
         "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`"
     ]
     said.clear()
-    migrate(empty_dsn, noted=said.append)
+    migrate(empty_dsn, note=said.append)
     assert [line for line in said if ".acquired" in line] == []

@@ -19,7 +19,6 @@ from freezegun import freeze_time
 
 from cronlease.cadence import Every
 from cronlease.cli.table import lines
-from cronlease.emulated_times import CAPPED, Times
 from cronlease.emulator.chaos import check as check_faults
 from cronlease.emulator.chaos import possible
 from cronlease.emulator.clock import Clock
@@ -36,6 +35,7 @@ from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
 from cronlease.emulator.shapes import is_first_page
 from cronlease.emulator.show import Screen, hit_line
 from cronlease.emulator.verdict import Verdict
+from cronlease.process.emulated import CAPPED, Times
 from cronlease.settings import load as load_settings
 from opening_signals.check import check
 from opening_signals.settings import AT_ONCE

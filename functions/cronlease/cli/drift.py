@@ -12,21 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.db.connection import ask_plain, send_plain
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration import adopt
-from cronlease.db.migration.catalogue import made_by, wanted
-from cronlease.db.migration.difference import Difference as OfTable
-from cronlease.db.migration.migrate import (
+from cronlease.db.migration.catalogue import Difference as OfTable
+from cronlease.db.migration.catalogue import made_by_each
+from cronlease.db.migration.replace import closing_of, grants_of
+from cronlease.db.migration.schema_files import (
     SchemaFile,
     absent,
-    from_elsewhere,
     functions_and_views,
+    made_by,
+    newer_migrations,
     pending,
     record_of,
     schema_files,
 )
-from cronlease.db.migration.replace import closing_of, grants_of
+from cronlease.db.queries import Query
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
     """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble. Without the ledger, which only
     the owner may read, it is about functions and views alone."""
     with _rolled_back(conn):
-        migrations, newer = (pending(conn), from_elsewhere(conn)) if ledger else ([], [])
+        migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
         tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
         files = functions_and_views()
@@ -127,7 +128,7 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
 
 def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
     """What migrate would do about the tables before the migrations that are missing, or refuse to."""
-    by = wanted(conn, schema_files("migrations"))
+    by = made_by_each(conn, schema_files("migrations"))
     names = {file.name for file in missing}
     seen = {name: parts for name, parts in by.items() if name not in names}
     return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]
@@ -139,7 +140,7 @@ def _judged(found: Difference, refusal: str | None) -> Difference:
 
 @contextmanager
 def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
-    send_plain(conn, _OPENING)
+    send_sync(conn, _OPENING)
     try:
         yield
     finally:
@@ -158,20 +159,20 @@ def _as_they_are(
     names = {"names": [file.name for file in files]}
     text = Path(__file__).with_name("drift.sql").read_text("utf-8")
     by_place: dict[tuple[str, bool], list[dict[str, str]]] = {}
-    for row in ask_plain(conn, Query(text, names, lambda row: row[0])):
+    for row in ask_sync(conn, Query(text, names, lambda row: row[0])):
         by_place.setdefault((row["name"], row["present"]), []).append(row)
     return by_place, refused
 
 
 def _refusal(conn: "Connection[Any]", text: str) -> str:
     """Why that cannot be made, or nothing; the transaction then goes on as if nobody had tried."""
-    send_plain(conn, "savepoint before")
+    send_sync(conn, "savepoint before")
     try:
-        send_plain(conn, text)
+        send_sync(conn, text)
     except NotPermitted:
         raise
     except DatabaseTrouble as trouble:
-        send_plain(conn, "rollback to savepoint before")
+        send_sync(conn, "rollback to savepoint before")
         return str(trouble)
     return ""
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import click
 import httpx2
 
-from cronlease.callers import tokens
 from cronlease.cli.errors import Mistake
 from cronlease.cli.format import at, beside, counted, resume
 from cronlease.cli.table import shown
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 from cronlease.outcome import Counts, SkipReason
+from cronlease.readers import tokens
 
 _IDENTITY = ["gcloud", "auth", "print-identity-token"]
 _IDENTITY_SECONDS = 60

@@ -15,7 +15,7 @@ from cronlease import registry
 from cronlease.cli.errors import Mistake
 from cronlease.cli.table import shown
 from cronlease.job import Job
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 
 _FOUND = Path("main.py")
 _IMPORTS_US = re.compile(r"^\s*(from|import)\s+cronlease\b", re.MULTILINE)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cronlease.db.migration.migrate import migrate
 from cronlease.embedded.server import EmbeddedPostgres, default_data_dir
-from cronlease.emulated_times import EMULATED, Times
 from cronlease.emulator import external_database
 from cronlease.emulator.feeds import FeedServer
 from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
@@ -20,6 +19,7 @@ from cronlease.emulator.issuer import Issuer
 from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.setup import SetupError, run_file
 from cronlease.emulator.stopping import Stopping
+from cronlease.process.emulated import EMULATED, Times
 from cronlease.settings import PLATFORM_MARKS, Settings, load
 
 # Not the embedded server's default one: samples must not mix with what a person's own function keeps there.

@@ -13,7 +13,7 @@ import psycopg
 
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.verdict import Verdict
-from cronlease.observe.logs import printable
+from cronlease.observe.redact import printable
 
 _COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
 _MOMENTS = {"locked": ("until", "locked_until"), "not_due": ("due at", "next_run_at")}

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from cronlease.db.migration.migrate import MigrationError
 from cronlease.embedded.install import EmbeddedPostgresError
-from cronlease.emulated_times import Times
 from cronlease.emulator.environment import Cast, Stage
 from cronlease.emulator.faults import NO_FAULTS, Faults
 from cronlease.emulator.function import EmulatorError, FunctionEnded, FunctionProcess
 from cronlease.emulator.jobs import Plan
 from cronlease.emulator.stopping import Stopping
 from cronlease.emulator.verdict import Scope
+from cronlease.process.emulated import Times
 from cronlease.settings import SettingsError
 
 _START_SECONDS = 30.0

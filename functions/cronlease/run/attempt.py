@@ -15,7 +15,8 @@ from uuid import UUID
 
 from cronlease.db.connection import Database
 from cronlease.db.conninfo import advised
-from cronlease.db.functions import Claim, Query, ensure_schedule, release_refresh_lock
+from cronlease.db.functions import Claim, ensure_schedule, release_refresh_lock
+from cronlease.db.queries import Query
 from cronlease.errors import (
     Ambiguous,
     ConnectionLost,

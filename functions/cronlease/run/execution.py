@@ -9,7 +9,8 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from cronlease.db.connection import Database
-from cronlease.db.functions import Claim, Query, acquire_refresh_lock
+from cronlease.db.functions import Claim, acquire_refresh_lock
+from cronlease.db.queries import Query
 from cronlease.job import Hit, Job
 from cronlease.observe import telemetry
 from cronlease.outcome import Outcome

@@ -7,7 +7,8 @@ import asyncio
 import logging
 
 from cronlease.db.connection import Database
-from cronlease.db.functions import Finish, Query, release_refresh_lock
+from cronlease.db.functions import Finish, release_refresh_lock
+from cronlease.db.queries import Query
 from cronlease.errors import (
     CommitUnknown,
     ConnectionLost,
@@ -18,7 +19,8 @@ from cronlease.errors import (
     Unreachable,
 )
 from cronlease.observe import telemetry
-from cronlease.observe.logs import log, storable
+from cronlease.observe.logs import log
+from cronlease.observe.redact import storable
 from cronlease.outcome import FailReason, Outcome, Status
 from cronlease.run.blocks import Blocks
 from cronlease.run.deadline import within

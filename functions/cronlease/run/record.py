@@ -4,9 +4,10 @@ import random
 from datetime import timedelta
 
 from cronlease.cadence import Every
-from cronlease.db.functions import Claim, Finish, Query, finish_refresh_run
+from cronlease.db.functions import Claim, Finish, finish_refresh_run
+from cronlease.db.queries import Query
 from cronlease.job import Job
-from cronlease.observe.logs import storable
+from cronlease.observe.redact import storable
 from cronlease.outcome import Counts, Status
 from cronlease.run.lease import Lease
 

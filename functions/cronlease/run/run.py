@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cronlease.db.connection import Database
 from cronlease.observe import telemetry
-from cronlease.observe.logs import storable
+from cronlease.observe.redact import storable
 from cronlease.outcome import Counts
 from cronlease.process import spawn_guard
 from cronlease.run.blocks import Blocks

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from cronlease.job import Hit
-from cronlease.observe.logs import cut
+from cronlease.observe.redact import cut
 
 MOST_BYTES = 64 * 1024
 # Less than a process that is told to stop lets those finish that have begun.

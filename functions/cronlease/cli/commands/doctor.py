@@ -16,7 +16,7 @@ from cronlease.cli.table import shown
 from cronlease.db.conninfo import in_parts
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 from cronlease.settings import Settings
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from cronlease.cli.errors import Mistake
 from cronlease.cli.progress import bar
 from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
 from cronlease.cli.table import lines, shown, terminal_width
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 from cronlease.settings import load
 
 if TYPE_CHECKING:
-    from cronlease.emulated_times import Times
     from cronlease.emulator.faults import Faults
     from cronlease.emulator.jobs import Plan
     from cronlease.emulator.start import NeverStarted, Options
     from cronlease.emulator.verdict import Scope
     from cronlease.job import Job
+    from cronlease.process.emulated import Times
 
 _SHIPPED = "refresh_opening_signals"
 
@@ -138,7 +138,7 @@ def _jobs(source: Source, target: str | None) -> Mapping[str, "Job"]:
 
 def _declared(job: "Job | None", plan: "Plan") -> "Times":
     """The function's own times. Those that may be the environment's are left out where that has others here."""
-    from cronlease.emulated_times import CAPPED, EMULATED, Times
+    from cronlease.process.emulated import CAPPED, EMULATED, Times
 
     if job is None:
         return Times()
@@ -172,10 +172,10 @@ def _scope(plan: "Plan", target: str, jobs: Mapping[str, "Job"]) -> "Scope":
 
 
 def _plan(given: dict[str, Any], target: str) -> "Plan":
-    from cronlease.emulated_times import EMULATED
     from cronlease.emulator import jobs
     from cronlease.emulator.cron import Cron
     from cronlease.emulator.retry import Retry
+    from cronlease.process.emulated import EMULATED
 
     retry = Retry(
         given["retry_count"],

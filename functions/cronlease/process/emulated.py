@@ -1,7 +1,5 @@
-"""The times of an emulated function: shorter than its decorator says, or a demonstration would see a single run.
-
-The emulator says how by EMULATED in the function's environment, and the decorators ask here. Pure.
-"""
+"""The times of a function in an emulated process: shorter than its decorator says, or a demonstration would see a
+single run. The emulator marks the process by EMULATED in its environment, and the decorators ask here."""
 
 from datetime import timedelta
 from typing import NamedTuple

@@ -1,3 +1,4 @@
+-- name: trial
 -- A run of each ending, and openings as a merge writes them, on tables that were there before. Rolled back by the
 -- caller. An existing schedule is taken where there is one: a rule about names is its owner's own.
 do $$

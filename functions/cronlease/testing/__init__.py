@@ -19,25 +19,24 @@ by a file that the ini option `cronlease_setup` names, or by what a fixture `cro
         answers = [hit.result() for hit in [threads.submit(client.hit) for _ in range(20)]]
     assert [answer.get("status") for answer in answers].count("success") == 1
 
-Imported by pytest at its start, so it imports nothing itself.
+Imported by pytest at its start, so nothing heavy is imported before a fixture needs it.
 """
 
 import os
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from anyio.from_thread import BlockingPortal
+from cronlease.testing.client import Client
+from cronlease.testing.databases import Cluster, Setup
 
+if TYPE_CHECKING:
     from cronlease.triggers.http import Door
 
-    # A file of SQL, SQL itself, or what is called with the address of the database.
-    Setup = Path | str | Callable[[str], object] | None
+__all__ = ["Client", "Cluster", "Setup"]
 
 _ADMIN = "CRONLEASE_TEST_DATABASE_URL"
 
@@ -46,123 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("cronlease_setup", "A file of SQL that prepares the database of each test.", type="string")
 
 
-class Cluster:
-    """A server that hands out databases: empty ones, or clones of one that migrate itself has built. `ours` is one
-    that nobody else uses and whose disk nobody waits for."""
-
-    def __init__(self, admin: str, *, ours: bool = False) -> None:
-        import psycopg
-
-        self.admin = admin
-        self._connection = psycopg.connect(admin, autocommit=True)
-        self._templates: dict[Setup, str] = {}
-        # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
-        # the catalog cache that a copy through the log leaves out.
-        copies = ours and self._connection.info.server_version >= 150000
-        self._strategy = " strategy file_copy" if copies else ""
-
-    def url(self, name: str) -> str:
-        from psycopg.conninfo import make_conninfo
-
-        return make_conninfo(self.admin, dbname=name)
-
-    @property
-    def role(self) -> str:
-        return self._connection.info.user
-
-    def create(self, template: str = "template0") -> str:
-        """The name of a new database."""
-        name = f"cronlease_test_{uuid.uuid4().hex[:12]}"
-        self._send("create database {} template {}" + self._strategy, name, template)
-        return name
-
-    def migrated(self, setup: "Setup" = None) -> str:
-        """The name of a new database with our schema in it, and after that what the setup makes."""
-        from cronlease.db.migration.migrate import migrate
-
-        if setup not in self._templates:
-            template = self._templates[setup] = self.create()
-            try:
-                migrate(self.url(template))
-                _set_up(self.url(template), setup)
-            except BaseException:
-                self.drop(self._templates.pop(setup))
-                raise
-        return self.create(self._templates[setup])
-
-    def drop(self, name: str) -> None:
-        self._send("drop database if exists {} with (force)", name)
-
-    def __enter__(self) -> "Cluster":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for template in self._templates.values():
-            self.drop(template)
-        self._connection.close()
-
-    def _send(self, text: str, *names: str) -> None:
-        from psycopg import sql
-
-        self._connection.execute(sql.SQL(text).format(*map(sql.Identifier, names)))
-
-
-def _set_up(url: str, setup: "Setup") -> None:
-    from cronlease.emulator.setup import run_file, run_text
-
-    if callable(setup):
-        setup(url)
-    elif isinstance(setup, Path):
-        run_file(url, setup)
-    elif setup is not None:
-        run_text(url, setup, "cronlease_setup")
-
-
-class Client:
-    """A function behind its HTTP door, without a server: `hit` answers the body, and the status as `http_status`.
-    For any thread, and for several at the same time."""
-
-    def __init__(self, target: Any, portal: "BlockingPortal") -> None:
-        self._target = target
-        self._portal = portal
-
-    def hit(
-        self,
-        *,
-        force: bool | None = None,
-        args: dict[str, Any] | None = None,
-        headers: dict[str, str] | None = None,
-        path: str = "/",
-        method: str = "POST",
-    ) -> dict[str, Any]:
-        """What the function answers to a caller on this machine; headers such as Cloud Scheduler's may be given."""
-        import json
-
-        given = {name: value for name, value in (("force", force), ("args", args)) if value is not None}
-        body = json.dumps(given).encode() if given else b""
-        raw = [
-            (name.lower().encode(), value.encode())
-            for name, value in {"Host": "localhost", **(headers or {})}.items()
-        ]
-        raw += [(b"content-length", str(len(body)).encode())]
-        return self._portal.call(self._answer, {"path": path, "method": method, "headers": raw}, body)
-
-    async def _answer(self, scope: dict[str, Any], body: bytes) -> dict[str, Any]:
-        import json
-
-        from starlette.requests import Request
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        whole = {"type": "http", "http_version": "1.1", "query_string": b"", "server": ("testserver", 80), **scope}
-        whole["client"] = ("127.0.0.1", 0)
-        response = await self._target(Request(whole, receive))
-        return {**json.loads(response.body), "http_status": response.status_code}
-
-
 @pytest.fixture(scope="session")
-def cronlease_cluster() -> "Iterator[Cluster]":
+def cronlease_cluster() -> Iterator[Cluster]:
     """The server of the session."""
     if os.environ.get(_ADMIN):
         with _given() as cluster:
@@ -182,12 +66,12 @@ def cronlease_cluster() -> "Iterator[Cluster]":
 
 def _given() -> Cluster:
     """The server that the variable names; one sentence where it cannot be used."""
-    from cronlease.db.conninfo import connect_plain, in_parts
+    from cronlease.db.conninfo import connect_sync, in_parts
     from cronlease.errors import DatabaseTrouble
-    from cronlease.observe.logs import redact
+    from cronlease.observe.redact import redact
 
     try:
-        connect_plain(os.environ[_ADMIN]).close()
+        connect_sync(os.environ[_ADMIN]).close()
     except DatabaseTrouble as trouble:
         said, what_to_do = (text.replace("DATABASE_URL", _ADMIN) for text in in_parts(trouble))
         pytest.fail(redact(f"{said}: {what_to_do}"), pytrace=False)
@@ -195,7 +79,7 @@ def _given() -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def cronlease_setup(pytestconfig: pytest.Config) -> "Setup":
+def cronlease_setup(pytestconfig: pytest.Config) -> Setup:
     """What prepares the databases, beside our schema: the file of the ini option. Yours may answer a Path to such a
     file, a text of SQL, or a function that is called with the address of the database."""
     named: str = pytestconfig.getini("cronlease_setup")
@@ -203,7 +87,7 @@ def cronlease_setup(pytestconfig: pytest.Config) -> "Setup":
 
 
 @pytest.fixture
-def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: "Setup") -> Iterator[str]:
+def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: Setup) -> Iterator[str]:
     """The address of a database of this test's own, with our schema in it."""
     from psycopg.errors import InsufficientPrivilege
 
