@@ -4,12 +4,12 @@
 the data it belongs to commit together. The others are queries for the command line. Not imported by a hit.
 """
 
-import json
 from collections.abc import Awaitable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 from uuid import UUID
 
+from cronlease import arguments
 from cronlease.cadence import Every, duration
 from cronlease.db.connection import ask_apart
 from cronlease.db.functions import Query, call
@@ -95,15 +95,10 @@ def recover_stale_dispatches(older_than: timedelta) -> Query[int]:
 
 
 def _stored(args: Mapping[str, Any]) -> str:
-    """As the database takes them. Raises ValueError."""
     try:
-        text = json.dumps(dict(args), ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError) as error:
+        return arguments.encode(args)
+    except ValueError as error:
         raise ValueError(f"args cannot be stored as JSON: {error}") from None
-    if "\\u0000" in text.replace("\\\\", ""):
-        raise ValueError("args cannot be stored as JSON: a text has a NUL in it")
-    return text
 
 
 def _query(function: str, params: dict[str, Any], read: Any) -> Query[Any]:
