@@ -11,7 +11,7 @@ from cronlease.cadence import Every
 from cronlease.cli import options, output
 from cronlease.cli.format import counted
 from cronlease.cli.glance import look
-from cronlease.cli.process_lock import only_one
+from cronlease.cli.process_lock import process_lock
 from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, load_jobs
 from cronlease.db.connection import Database
@@ -50,7 +50,7 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
     output.configure_logs(settings)
     jobs = load_jobs(source, say=not as_json)
     # The lock is let go first: an embedded server may have to wait for who else uses it.
-    with toolbox.database_url() as url, only_one(settings) as alone:
+    with toolbox.database_url() as url, process_lock(settings) as alone:
         if not alone:
             output.say({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
             return
