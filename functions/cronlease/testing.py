@@ -182,12 +182,12 @@ def cronlease_cluster() -> "Iterator[Cluster]":
 
 def _given() -> Cluster:
     """The server that the variable names; one sentence where it cannot be used."""
-    from cronlease.db.conninfo import connect_plain, in_parts
+    from cronlease.db.conninfo import connect_sync, in_parts
     from cronlease.errors import DatabaseTrouble
     from cronlease.observe.logs import redact
 
     try:
-        connect_plain(os.environ[_ADMIN]).close()
+        connect_sync(os.environ[_ADMIN]).close()
     except DatabaseTrouble as trouble:
         said, what_to_do = (text.replace("DATABASE_URL", _ADMIN) for text in in_parts(trouble))
         pytest.fail(redact(f"{said}: {what_to_do}"), pytrace=False)

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from cronlease.db import functions, schedule
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.functions import Query
 from cronlease.errors import Ambiguous
 from cronlease.outcome import Counts, Status
@@ -104,7 +104,7 @@ def stranger(dsn: str, conn: psycopg.Connection) -> psycopg.Connection:
 def test_no_overload_of_a_stranger_is_called(conn: psycopg.Connection, stranger: psycopg.Connection) -> None:
     assert make_overloads(stranger, "") > 25
     for query in calls():
-        ask_plain(conn, query)
+        ask_sync(conn, query)
     schedule.schedule_action(conn, "another", "job", args={"b": 2}, delay="1h", every="10m", replace=True)
 
 
@@ -112,11 +112,11 @@ def test_one_that_fits_as_well_as_ours_stops_a_call_and_is_not_called_either(
     conn: psycopg.Connection, stranger: psycopg.Connection
 ) -> None:
     """With a default for every argument some calls are ambiguous: they fail, and nothing runs."""
-    ask_plain(conn, functions.ensure_schedule("job"))
+    ask_sync(conn, functions.ensure_schedule("job"))
     make_overloads(stranger, "default null")
     for query in calls():
         with suppress(Ambiguous):
-            ask_plain(conn, query)
+            ask_sync(conn, query)
 
 
 def test_an_untyped_call_would_be_a_strangers(conn: psycopg.Connection, stranger: psycopg.Connection) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease.cli.format import at, relative
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.functions import Query
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Backend(NamedTuple):
 def in_the_way(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
     """Of one schedule, or of all."""
     text = Path(__file__).with_name("backends.sql").read_text("utf-8")
-    found: list[dict[str, Any]] = ask_plain(conn, Query(text, {"name": name}, lambda row: row[0]))
+    found: list[dict[str, Any]] = ask_sync(conn, Query(text, {"name": name}, lambda row: row[0]))
     times = ("since", "now", "overdue_at")
     return [Backend(**{**each, **{time: _read(each[time]) for time in times}}) for each in found]
 

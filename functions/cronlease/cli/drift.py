@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.db.connection import ask_plain, send_plain
+from cronlease.db.connection import ask_sync, send_sync
 from cronlease.db.functions import Query
 from cronlease.db.migration import adopt
 from cronlease.db.migration.catalogue import made_by, wanted
@@ -139,7 +139,7 @@ def _judged(found: Difference, refusal: str | None) -> Difference:
 
 @contextmanager
 def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
-    send_plain(conn, _OPENING)
+    send_sync(conn, _OPENING)
     try:
         yield
     finally:
@@ -158,20 +158,20 @@ def _as_they_are(
     names = {"names": [file.name for file in files]}
     text = Path(__file__).with_name("drift.sql").read_text("utf-8")
     by_place: dict[tuple[str, bool], list[dict[str, str]]] = {}
-    for row in ask_plain(conn, Query(text, names, lambda row: row[0])):
+    for row in ask_sync(conn, Query(text, names, lambda row: row[0])):
         by_place.setdefault((row["name"], row["present"]), []).append(row)
     return by_place, refused
 
 
 def _refusal(conn: "Connection[Any]", text: str) -> str:
     """Why that cannot be made, or nothing; the transaction then goes on as if nobody had tried."""
-    send_plain(conn, "savepoint before")
+    send_sync(conn, "savepoint before")
     try:
-        send_plain(conn, text)
+        send_sync(conn, text)
     except NotPermitted:
         raise
     except DatabaseTrouble as trouble:
-        send_plain(conn, "rollback to savepoint before")
+        send_sync(conn, "rollback to savepoint before")
         return str(trouble)
     return ""
 

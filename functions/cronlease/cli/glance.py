@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cronlease.cli.brief import short, sparkline, took
 from cronlease.cli.format import beside
 from cronlease.cli.rows import Schedule, read_schedule
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.functions import Query
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Glance(NamedTuple):
 
 def look(conn: "Connection[Any]", limit: int) -> Glance:
     text = Path(__file__).with_name("status.sql").read_text("utf-8")
-    found = ask_plain(conn, Query(text, {"limit": limit}, lambda row: dict(row[0])))
+    found = ask_sync(conn, Query(text, {"limit": limit}, lambda row: dict(row[0])))
     schedules = []
     for row in found["schedules"]:
         fields = {name: value for name, value in row.items() if name != "seconds"}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronlease.cadence import duration
-from cronlease.db.conninfo import advised, connect_plain
+from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration.migrate import MigrationError
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.observe.logs import printable, redact
@@ -72,7 +72,7 @@ class Toolbox:
     @contextlib.contextmanager
     def connection(self) -> "Iterator[Connection[Any]]":
         """To the configured database, else to the embedded one; in autocommit mode, closed when the block ends."""
-        with self.database_url() as url, contextlib.closing(connect_plain(url)) as conn:
+        with self.database_url() as url, contextlib.closing(connect_sync(url)) as conn:
             yield conn
 
     @contextlib.contextmanager

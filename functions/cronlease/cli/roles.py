@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.functions import Query
 from cronlease.db.migration.migrate import schema_files
 
@@ -32,7 +32,7 @@ def lacks(conn: "Connection[Any]", role: str, as_much_as: str) -> list[str] | No
         "names": [name for _, name in pairs],
     }
     text = Path(__file__).with_name("roles.sql").read_text("utf-8")
-    found: list[str] | None = ask_plain(conn, Query(text, asked, lambda row: row[0]))
+    found: list[str] | None = ask_sync(conn, Query(text, asked, lambda row: row[0]))
     return found
 
 

@@ -11,7 +11,7 @@ import click
 
 from cronlease.cli.backends import Backend, in_the_way
 from cronlease.cli.table import shown
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.functions import Query
 from cronlease.errors import UnknownSchedule
 
@@ -71,7 +71,7 @@ class Look(NamedTuple):
 
 def look(conn: "Connection[Any]", name: str, *, runs: int = 5) -> Look:
     """Raises UnknownSchedule."""
-    found = ask_plain(conn, _query("schedule", {"name": name, "runs": runs}))
+    found = ask_sync(conn, _query("schedule", {"name": name, "runs": runs}))
     if found["schedule"] is None:
         raise UnknownSchedule(name)
     past = [PastRun(**{field: _read(field, run[field]) for field in PastRun._fields}) for run in found["runs"]]
@@ -81,7 +81,7 @@ def look(conn: "Connection[Any]", name: str, *, runs: int = 5) -> Look:
 
 def listed(conn: "Connection[Any]", state: str | None, limit: int) -> tuple[datetime, list[Schedule], list[Any]]:
     """What time it is, the schedules, and the same as the database wrote them."""
-    found = ask_plain(conn, _query("schedules", {"state": state, "limit": limit}))
+    found = ask_sync(conn, _query("schedules", {"state": state, "limit": limit}))
     return datetime.fromisoformat(found["now"]), list(map(read_schedule, found["schedules"])), found["schedules"]
 
 
@@ -91,7 +91,7 @@ def known(conn: "Connection[Any]", name: str) -> Iterator[None]:
     try:
         yield
     except UnknownSchedule:
-        names: list[str] = ask_plain(conn, _query("names", {}))
+        names: list[str] = ask_sync(conn, _query("names", {}))
         near = difflib.get_close_matches(name, names, n=1)
         hint = f'did you mean "{near[0]}"?' if near else "`cronlease schedule list` shows those there are"
         raise click.ClickException(shown(f'there is no schedule named "{name}": {hint}')) from None

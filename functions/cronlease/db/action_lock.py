@@ -7,7 +7,7 @@ from typing import Any, overload
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.db.connection import ask, ask_plain
+from cronlease.db.connection import ask, ask_sync
 from cronlease.db.functions import Query
 from cronlease.observe.logs import log
 
@@ -34,7 +34,7 @@ def try_acquire_action_lock(
     if isinstance(conn, AsyncConnection):
         return _try_lock(conn, action_id)
     try:
-        return _opens_transaction(conn) and ask_plain(conn, _action_lock(action_id))
+        return _opens_transaction(conn) and ask_sync(conn, _action_lock(action_id))
     except Exception as error:
         return _no_lock(error)
 

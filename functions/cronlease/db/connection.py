@@ -1,6 +1,6 @@
 """The way to the wall: connections, and the pool of them.
 
-A query of wall.py is sent with `ask` on an async connection and with `ask_plain` on a plain one. Which other modules
+A query of wall.py is sent with `ask` on an async connection and with `ask_sync` on a plain one. Which other modules
 may import psycopg is listed in tests/unit/test_house.py.
 """
 
@@ -17,7 +17,7 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.db.conninfo import connect_plain, conninfo_of, restyling
+from cronlease.db.conninfo import connect_sync, conninfo_of, restyling
 from cronlease.db.functions import Query
 from cronlease.db.pool import Pool
 from cronlease.db.sqlstate import meaning, sentence, unreadable
@@ -55,7 +55,7 @@ async def ask(conn: AsyncConnection[Any], query: Query[T]) -> T:
         raise unreadable(error) from error
 
 
-def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
+def ask_sync(conn: Connection[Any], query: Query[T]) -> T:
     try:
         cursor = conn.execute(query.text, query.params)
     except psycopg.Error as error:
@@ -66,16 +66,16 @@ def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
         raise unreadable(error) from error
 
 
-def ask_apart(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
+def ask_in_savepoint(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
     """The answer on a plain connection; on an async one, what to await for it. In a savepoint: an error ends the
     question, not the transaction that the caller is in."""
     if isinstance(conn, AsyncConnection):
-        return _ask_apart(conn, query)
+        return _ask_in_savepoint(conn, query)
     with conn.transaction():
-        return ask_plain(conn, query)
+        return ask_sync(conn, query)
 
 
-async def _ask_apart(conn: AsyncConnection[Any], query: Query[T]) -> T:
+async def _ask_in_savepoint(conn: AsyncConnection[Any], query: Query[T]) -> T:
     async with conn.transaction():
         return await ask(conn, query)
 
@@ -88,7 +88,7 @@ async def send(conn: AsyncConnection[Any], text: str) -> None:
         raise meaning(error, lost=conn.closed) from error
 
 
-def send_plain(conn: Connection[Any], text: str) -> None:
+def send_sync(conn: Connection[Any], text: str) -> None:
     try:
         conn.execute(text)
     except psycopg.Error as error:
@@ -227,7 +227,7 @@ class Database:
 
     def connect(self) -> Connection[Any]:
         """A plain connection for a thread of its own; the caller closes it."""
-        return connect_plain(self.url, self._prepare_after)
+        return connect_sync(self.url, self._prepare_after)
 
     async def close(self) -> None:
         await self._pool.drain()

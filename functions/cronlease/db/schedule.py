@@ -11,7 +11,7 @@ from uuid import UUID
 
 from cronlease import arguments
 from cronlease.cadence import Every, duration
-from cronlease.db.connection import ask_apart
+from cronlease.db.connection import ask_in_savepoint
 from cronlease.db.functions import Query, call
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def schedule_action(conn: Any, name: str, action: str, **when: Unpack[When]) -> 
         "p_replace": when.get("replace", False),
     }
     query: Query[datetime] = _query("schedule_action", params, lambda row: row[1])
-    return ask_apart(conn, query)
+    return ask_in_savepoint(conn, query)
 
 
 def pause_refresh(function_name: str, reason: str | None = None) -> Query[bool]:

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import Connection, DatabaseError
 from psycopg.errors import UndefinedTable
 
-from cronlease.db.conninfo import advised, connect_plain
+from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.sqlstate import sentence
 from cronlease.emulator.feeds import FEEDS
 from cronlease.emulator.function import EmulatorError
@@ -22,7 +22,7 @@ class Refused(EmulatorError):
 def notice(env: Mapping[str, str], *, samples: bool) -> str:
     """What is said before anything is written there. Raises Refused where samples would get among real sources."""
     try:
-        with connect_plain(env.get("DATABASE_URL", "")) as conn:
+        with connect_sync(env.get("DATABASE_URL", "")) as conn:
             place, others = _place(conn), _other_sources(conn) if samples else []
     except DatabaseTrouble as trouble:
         raise EmulatorError(advised(trouble)) from trouble

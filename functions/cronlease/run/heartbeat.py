@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from cronlease.db.connection import Database, ask_plain
+from cronlease.db.connection import Database, ask_sync
 from cronlease.db.functions import renew_refresh_lock
 from cronlease.errors import DatabaseTrouble
 from cronlease.observe.logs import log
@@ -65,7 +65,7 @@ class Heartbeat:
         lease = self._lease
         asked_at = time.monotonic()
         query = renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
-        answer = ask_plain(connection, query)
+        answer = ask_sync(connection, query)
         if answer == "renewed":
             lease.renewed(asked_at)
             return lease.limits.renew_every

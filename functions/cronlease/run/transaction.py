@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from cronlease.db.connection import Database, ask, ask_plain, is_idle, send, send_plain
+from cronlease.db.connection import Database, ask, ask_sync, is_idle, send, send_sync
 from cronlease.db.functions import Finish, Query, assert_lease, only_in, renew_refresh_lock
 from cronlease.db.guard import lend
 from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
@@ -70,8 +70,8 @@ class Transaction:
     def __enter__(self) -> Any:
         conn = self._database.connect()
         try:
-            send_plain(conn, self._opening())
-            return self._entered(conn, ask_plain(conn, self._fence()))
+            send_sync(conn, self._opening())
+            return self._entered(conn, ask_sync(conn, self._fence()))
         except BaseException:
             conn.close()
             raise
@@ -83,9 +83,9 @@ class Transaction:
                 last = self._last_word()
                 with self._span():
                     with self._inside():
-                        answer = self._held(ask_plain(self._conn, last))
+                        answer = self._held(ask_sync(self._conn, last))
                     with self._confirmed():
-                        send_plain(self._conn, "commit")
+                        send_sync(self._conn, "commit")
                 self._committed(answer)
         finally:
             self._lease.leave_block()

@@ -10,7 +10,7 @@ from cronlease.cadence import Every
 from cronlease.cli import options, output, rows
 from cronlease.cli.source import Source, look_into
 from cronlease.cli.table import shown
-from cronlease.db.conninfo import connect_plain
+from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import create_if_absent
 from cronlease.db.schedule import When, schedule_action
 from cronlease.errors import AlreadyThere, SchemaMissing
@@ -72,7 +72,7 @@ def _when(
 
 
 def _create(url: str, name: str, action: str, when: When) -> rows.Look:
-    with closing(connect_plain(url)) as conn:
+    with closing(connect_sync(url)) as conn:
         try:
             schedule_action(conn, name, action, **when)
         except AlreadyThere:

@@ -11,7 +11,7 @@ from cronlease.cli.drift import REPAIR, Drift, drift
 from cronlease.cli.progress import bar
 from cronlease.cli.roles import READER, RUNNER, look, sentences
 from cronlease.cli.roles import script as roles_script
-from cronlease.db.conninfo import connect_plain
+from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate
 from cronlease.errors import SchemaMissing
 
@@ -68,7 +68,7 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
 
 
 def _roles(url: str) -> dict[str, list[str] | None]:
-    with closing(connect_plain(url)) as conn:
+    with closing(connect_sync(url)) as conn:
         return look(conn)
 
 

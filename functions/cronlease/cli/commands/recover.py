@@ -9,7 +9,7 @@ from cronlease.cli import options, output
 from cronlease.cli.backends import ending, in_the_way, standing
 from cronlease.cli.format import counted
 from cronlease.cli.table import shown
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.schedule import recover_stale_dispatches
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, 
             raise click.UsageError("--all and --older-than exclude each other")
         older_than = timedelta(0)
     with toolbox.connection() as conn:
-        cleared = ask_plain(conn, recover_stale_dispatches(older_than))
+        cleared = ask_sync(conn, recover_stale_dispatches(older_than))
         left = [each for each in in_the_way(conn) if each.holds == "row"]
     none = (
         "no lease of that age has run out: --all looks at those of any age" if older_than else "no lease has run out"

@@ -12,7 +12,7 @@ from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, load_jobs
 from cronlease.cli.table import shown
 from cronlease.db.connection import Database
-from cronlease.db.conninfo import connect_plain
+from cronlease.db.conninfo import connect_sync
 from cronlease.errors import UnknownSchedule
 from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome, SkipReason
@@ -59,7 +59,7 @@ def run_command(
 
 def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Source) -> Job:
     """The function that the schedule's action names; one that has a row of its own may still have to be given it."""
-    conn = connect_plain(url)
+    conn = connect_sync(url)
     try:
         with rows.known(conn, name):
             try:

@@ -15,7 +15,7 @@ from cronlease.cli.process_lock import process_lock
 from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, load_jobs
 from cronlease.db.connection import Database
-from cronlease.db.conninfo import connect_plain
+from cronlease.db.conninfo import connect_sync
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
 from cronlease.outcome import Outcome, SkipReason
@@ -93,7 +93,7 @@ async def _run_due(
 def _unreadable(url: str) -> list[str]:
     """Schedules that are due and that no claim takes, because nobody knows when they would be due again."""
     try:
-        with closing(connect_plain(url)) as conn:
+        with closing(connect_sync(url)) as conn:
             found = look(conn, _MOST_LOOKED_AT).schedules
     except DatabaseTrouble:
         return []

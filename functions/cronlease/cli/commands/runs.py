@@ -10,7 +10,7 @@ from cronlease.cli import options, output, rows
 from cronlease.cli.brief import took
 from cronlease.cli.format import at, beside
 from cronlease.cli.table import lines
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.functions import Query
 from cronlease.outcome import Status
 
@@ -39,7 +39,7 @@ def runs_command(
     """
     asked = {"name": name, "limit": limit, "status": status, "within": within}
     with toolbox.connection() as conn:
-        found = ask_plain(conn, _query(asked))
+        found = ask_sync(conn, _query(asked))
         if not found and name is not None:
             # A schedule that was deleted has its history, one that never was has none.
             with rows.known(conn, name):

@@ -12,7 +12,7 @@ from cronlease.cli.commands.run import run_command
 from cronlease.cli.format import at, beside
 from cronlease.cli.sentences import holder
 from cronlease.cli.table import lines, shown
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.schedule import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
     A run in progress may finish.
     """
     with toolbox.connection() as conn, rows.known(conn, name):
-        changed = ask_plain(conn, pause_refresh(name, reason))
+        changed = ask_sync(conn, pause_refresh(name, reason))
     said = f'"{name}" is paused' if changed else f'"{name}" was paused already'
     if reason is not None and not changed:
         said += f", and the reason is now: {reason}"
@@ -108,7 +108,7 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
 def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
     """Let NAME run again."""
     with toolbox.connection() as conn, rows.known(conn, name):
-        changed = ask_plain(conn, resume_refresh(name))
+        changed = ask_sync(conn, resume_refresh(name))
         found = rows.look(conn, name)
     said = f'"{name}" is resumed' if changed else f'"{name}" was not paused'
     said += f", {output.next_run(found.schedule, found.now)}"
@@ -126,7 +126,7 @@ def delete_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
         if not yes:
             row = rows.look(conn, name).schedule
             options.confirm(shown(f'Delete "{name}", {row.state}, of the action "{row.action}"?'))
-        ask_plain(conn, delete_refresh(name))
+        ask_sync(conn, delete_refresh(name))
     output.say({"function": name, "deleted": True}, f'"{name}" is deleted, its history stays', in_json=as_json)
 
 
@@ -149,7 +149,7 @@ def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
             return
         if not yes:
             options.confirm(f"{shown(holding)}\nBreak this lease?")
-        lock = ask_plain(conn, unlock_refresh(name, _request_id(found.schedule.locked_by)))
+        lock = ask_sync(conn, unlock_refresh(name, _request_id(found.schedule.locked_by)))
     if not lock.unlocked:
         raise click.ClickException(shown(_too_late(name, lock.locked_by)))
     said = f'"{name}" is unlocked: request {lock.locked_by} can never write again'

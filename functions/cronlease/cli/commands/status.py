@@ -12,7 +12,7 @@ import click
 from cronlease.cli import options, output
 from cronlease.cli.glance import HEADING, SPARE, Glance, look
 from cronlease.cli.table import lines
-from cronlease.db.conninfo import advised, connect_plain, conninfo_of
+from cronlease.db.conninfo import advised, connect_sync, conninfo_of
 from cronlease.errors import DatabaseTrouble
 from cronlease.observe.logs import redact
 
@@ -92,7 +92,7 @@ def _watch(
     try:
         while True:
             try:
-                conn = conn or connect_plain(url)
+                conn = conn or connect_sync(url)
                 tell(look(conn, limit))
             except DatabaseTrouble as trouble:
                 complain(redact(advised(trouble)))

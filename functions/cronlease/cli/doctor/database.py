@@ -10,7 +10,7 @@ from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
 from cronlease.cli.drift import MIGRATE, drift
 from cronlease.cli.format import counted
 from cronlease.cli.roles import READER, RUNNER, lacks
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.functions import Query
 from cronlease.db.migration.catalogue import tables_of
 from cronlease.db.migration.migrate import MigrationError, functions_and_views, schema_files, state
@@ -229,4 +229,4 @@ def _actions(conn: "Connection[Any]", known: Collection[str]) -> Iterator[Findin
 
 def _ask(conn: "Connection[Any]", question: str, params: dict[str, Any] | None = None) -> Any:
     text = Path(__file__).with_name(f"doctor_{question}.sql").read_text("utf-8")
-    return ask_plain(conn, Query(text, params or {}, lambda row: row[0]))
+    return ask_sync(conn, Query(text, params or {}, lambda row: row[0]))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from cronlease.db.connection import ask_plain, send_plain
+from cronlease.db.connection import ask_sync, send_sync
 from cronlease.db.functions import Query
 from cronlease.db.migration.catalogue import TABLE, Catalogue, File, Part, present, together
 from cronlease.db.migration.compare import adoptable, compare
@@ -76,7 +76,7 @@ def perform(
     for difference in differences:
         for statement in difference.statements:
             try:
-                send_plain(conn, statement)
+                send_sync(conn, statement)
             except (Contended, NotPermitted):
                 raise
             except DatabaseTrouble as trouble:
@@ -88,15 +88,15 @@ def perform(
 def try_out(conn: Any) -> None:
     """Raises Refusal unless a run can be claimed and ended, and an opening written, on the adopted tables: a trigger
     or rule of somebody else may forbid it. Leaves nothing behind."""
-    send_plain(conn, "savepoint trial")
+    send_sync(conn, "savepoint trial")
     try:
-        send_plain(conn, Path(__file__).with_name("adopt_trial.sql").read_text("utf-8"))
+        send_sync(conn, Path(__file__).with_name("adopt_trial.sql").read_text("utf-8"))
     except Contended:
         raise
     except DatabaseTrouble as trouble:
         said = f"a run on these tables would fail: {trouble}{_detail(trouble)}"
         raise Refusal(f"{said}: remove the trigger or rule that is in the way, then migrate") from trouble
-    send_plain(conn, "rollback to savepoint trial; release savepoint trial")
+    send_sync(conn, "rollback to savepoint trial; release savepoint trial")
 
 
 def _detail(trouble: DatabaseTrouble) -> str:
@@ -113,6 +113,6 @@ def _tables(catalogue: Catalogue) -> set[str]:
 def _asking(conn: Any) -> Callable[[str, str], bool]:
     def holds(table: str, condition: str) -> bool:
         text = f"select exists (select from public.{table} where {condition})"  # noqa: S608 (names of ours)
-        return bool(ask_plain(conn, Query(text, {}, lambda row: row[0])))
+        return bool(ask_sync(conn, Query(text, {}, lambda row: row[0])))
 
     return holds

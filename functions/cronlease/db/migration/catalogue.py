@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from cronlease.db.connection import ask_plain, send_plain
+from cronlease.db.connection import ask_sync, send_sync
 from cronlease.db.functions import Query
 
 TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
@@ -63,15 +63,15 @@ def wanted(conn: Any, files: Iterable[File]) -> dict[str, Catalogue]:
     unlogged = {name for file in files for name in _UNLOGGED.findall(file.text)}
     added: dict[str, Catalogue] = {}
     before: Catalogue = {}
-    send_plain(conn, "savepoint scratch")
+    send_sync(conn, "savepoint scratch")
     try:
         for file in files:
-            send_plain(conn, _for_scratch(file.text))
+            send_sync(conn, _for_scratch(file.text))
             after = _read(conn, tables, scratch=True)
             added[file.name] = {key: part for key, part in after.items() if before.get(key) != part}
             before = after
     finally:
-        send_plain(conn, "rollback to savepoint scratch; release savepoint scratch")
+        send_sync(conn, "rollback to savepoint scratch; release savepoint scratch")
     for part in (part for each in added.values() for part in each.values() if part.kind == "table"):
         part.detail["unlogged"] = part.table in unlogged
     return added
@@ -103,6 +103,6 @@ def of_table(catalogue: Catalogue, table: str, kind: str) -> dict[str, Part]:
 def _read(conn: Any, tables: Iterable[str], *, scratch: bool) -> Catalogue:
     text = Path(__file__).with_name("catalogue.sql").read_text("utf-8")
     asked = {"names": sorted(tables), "scratch": scratch}
-    found: list[dict[str, Any]] = ask_plain(conn, Query(text, asked, lambda row: row[0]))
+    found: list[dict[str, Any]] = ask_sync(conn, Query(text, asked, lambda row: row[0]))
     parts = [Part(**each) for each in found]
     return {(part.table, part.kind, part.name): part for part in parts}

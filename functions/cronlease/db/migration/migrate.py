@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cronlease.db.connection import ask_plain, send_plain
-from cronlease.db.conninfo import advised, connect_plain
+from cronlease.db.connection import ask_sync, send_sync
+from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.functions import Query
 from cronlease.db.migration import adopt
 from cronlease.db.migration.catalogue import TABLE, made_by, tables_of, wanted
@@ -95,7 +95,7 @@ def functions_and_views() -> list[SchemaFile]:
 
 def state(conn: Any) -> str:
     """What of ours is there: absent, adoptable, partial or complete."""
-    return str(ask_plain(conn, query("migrate_state")))
+    return str(ask_sync(conn, query("migrate_state")))
 
 
 def pending(conn: Any) -> list[SchemaFile]:
@@ -108,7 +108,7 @@ def pending(conn: Any) -> list[SchemaFile]:
             raise MigrationError(
                 f"migration {file.name} was changed after it was applied: restore its text and write a new migration"
             )
-        if missing := ask_plain(
+        if missing := ask_sync(
             conn, query("migrate_missing", {"names": [f"public.{name}" for name in TABLE.findall(file.text)]})
         ):
             raise MigrationError(
@@ -127,17 +127,17 @@ def _ledger(conn: Any) -> dict[str, str]:
     """Name -> hash of what was applied."""
     if not has_ledger(conn):
         return {}
-    found: dict[str, str] = ask_plain(conn, query("migrate_ledger"))
+    found: dict[str, str] = ask_sync(conn, query("migrate_ledger"))
     return found
 
 
 def has_ledger(conn: Any) -> bool:
-    return ask_plain(conn, query("migrate_missing", {"names": ["public.cronlease_migrations"]})) is None
+    return ask_sync(conn, query("migrate_missing", {"names": ["public.cronlease_migrations"]})) is None
 
 
 def absent(conn: Any, names: list[str]) -> list[str]:
     """Those of the names that nothing in the schema has."""
-    taken: list[str] = ask_plain(conn, query("migrate_names", {"names": names}))
+    taken: list[str] = ask_sync(conn, query("migrate_names", {"names": names}))
     return [name for name in names if name not in taken]
 
 
@@ -149,14 +149,14 @@ def record_of(file: SchemaFile) -> str:
 
 def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
     try:
-        conn = connect_plain(url)
+        conn = connect_sync(url)
         try:
-            send_plain(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
-            ask_plain(conn, _LOCK)
+            send_sync(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
+            ask_sync(conn, _LOCK)
             # From here waiting would make every hit wait behind us.
-            send_plain(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
+            send_sync(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
             applied = work(conn)
-            send_plain(conn, "commit")
+            send_sync(conn, "commit")
         finally:
             conn.close()
     except adopt.Refusal as refusal:
@@ -192,16 +192,16 @@ def _apply(
         _send(conn, file)
         told(done, total)
     for file in missing:
-        ask_plain(conn, query("migrate_record", {"name": file.name, "hash": file.hash}))
+        ask_sync(conn, query("migrate_record", {"name": file.name, "hash": file.hash}))
     if by:
         adopt.perform(conn, adopt.after(conn, by), noted)
-    send_plain(conn, closing_of(new, tables_of(files)))
+    send_sync(conn, closing_of(new, tables_of(files)))
     for done, file in enumerate(replaced, start=len(migrations) + 1):
         replace(conn, file)
         told(done, total)
     if there in ("adoptable", "partial"):
         adopt.try_out(conn)
-    if roles or ask_plain(conn, query("migrate_roles")):
+    if roles or ask_sync(conn, query("migrate_roles")):
         for file in schema_files("."):
             _send(conn, file)
     for note in [A_ROW] * was_boolean + list(notes(conn)):
@@ -225,7 +225,7 @@ def _made(conn: Any, there: str, files: list[SchemaFile], noted: Callable[[str],
 
 def _send(conn: Any, file: SchemaFile) -> None:
     try:
-        send_plain(conn, file.text)
+        send_sync(conn, file.text)
     except NotPermitted:
         raise
     except DatabaseTrouble as trouble:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from cronlease.db.connection import ask_plain
+from cronlease.db.connection import ask_sync
 from cronlease.db.migration.replace import query
 
 A_ROW = "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`"
@@ -20,11 +20,11 @@ _ENCODING = (
 
 def answers_a_boolean(conn: Any) -> bool:
     """Whether there is an acquire_refresh_lock of the older generation."""
-    return bool(ask_plain(conn, query("migrate_notes"))["answers_a_boolean"])
+    return bool(ask_sync(conn, query("migrate_notes"))["answers_a_boolean"])
 
 
 def notes(conn: Any) -> Iterator[str]:
-    found = ask_plain(conn, query("migrate_notes"))
+    found = ask_sync(conn, query("migrate_notes"))
     if found["open"]:
         yield _OPEN
     if found["encoding"] != "UTF8":

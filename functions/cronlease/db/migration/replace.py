@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from cronlease.db.connection import ask_plain, send_plain
+from cronlease.db.connection import ask_sync, send_sync
 from cronlease.db.functions import Query
 from cronlease.errors import Mismatch
 
@@ -30,7 +30,7 @@ def query(file: str, params: dict[str, Any] | None = None) -> Query[Any]:
 
 def grants_of(conn: Any, name: str) -> list[str]:
     """Statements that give again what is granted now on the function or view of that name."""
-    found: list[str] = ask_plain(conn, query("migrate_grants", {"name": name}))
+    found: list[str] = ask_sync(conn, query("migrate_grants", {"name": name}))
     return found
 
 
@@ -48,24 +48,24 @@ def replace(conn: Any, file: Replacement) -> None:
     """Creates the function or view in its present form; older signatures are dropped, grants are given again."""
     name = {"name": file.name}
     grants = grants_of(conn, file.name)
-    before: list[str] = ask_plain(conn, query("migrate_signatures", name))
-    send_plain(conn, "savepoint before")
+    before: list[str] = ask_sync(conn, query("migrate_signatures", name))
+    send_sync(conn, "savepoint before")
     try:
-        send_plain(conn, file.text)
+        send_sync(conn, file.text)
     except Mismatch:
         # Same name and arguments, another result: that cannot be replaced in place.
-        send_plain(conn, "rollback to savepoint before")
-        for statement in ask_plain(conn, query("migrate_drops", {**name, "among": before})):
-            send_plain(conn, statement)
-        send_plain(conn, file.text)
-    send_plain(conn, "release savepoint before")
-    for statement in ask_plain(conn, query("migrate_drops", {**name, "among": before})):
-        send_plain(conn, statement)
-    if not _oids(before) & _oids(ask_plain(conn, query("migrate_signatures", name))):
-        send_plain(conn, closing_of([file.name]))
+        send_sync(conn, "rollback to savepoint before")
+        for statement in ask_sync(conn, query("migrate_drops", {**name, "among": before})):
+            send_sync(conn, statement)
+        send_sync(conn, file.text)
+    send_sync(conn, "release savepoint before")
+    for statement in ask_sync(conn, query("migrate_drops", {**name, "among": before})):
+        send_sync(conn, statement)
+    if not _oids(before) & _oids(ask_sync(conn, query("migrate_signatures", name))):
+        send_sync(conn, closing_of([file.name]))
     for statement in [*grants, file.closing]:
         if statement:
-            send_plain(conn, statement)
+            send_sync(conn, statement)
 
 
 def _oids(versions: list[str]) -> set[str]:
