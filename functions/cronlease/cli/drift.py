@@ -9,11 +9,10 @@ rights than to look.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.db.connection import ask_sync, send_sync
-from cronlease.db.functions import Query
+from cronlease.cli.questions import questions_of
+from cronlease.db.connection import send_sync
 from cronlease.db.migration import adopt
 from cronlease.db.migration.catalogue import made_by, wanted
 from cronlease.db.migration.difference import Difference as OfTable
@@ -32,6 +31,7 @@ from cronlease.errors import DatabaseTrouble, NotPermitted
 if TYPE_CHECKING:
     from psycopg import Connection
 
+_ask = questions_of(__file__)
 MIGRATE = "run `cronlease migrate` as the owner of the schema"
 REPAIR = (
     "a table is not as the migrations left it: put back by hand what is gone, or restore the table from a backup,"
@@ -155,10 +155,8 @@ def _as_they_are(
     if _refusal(conn, "\n".join(texts.values())):
         # For one of them there is no table or column: it is not as its file says.
         refused = {name: why for name, text in texts.items() if (why := _refusal(conn, text))}
-    names = {"names": [file.name for file in files]}
-    text = Path(__file__).with_name("drift.sql").read_text("utf-8")
     by_place: dict[tuple[str, bool], list[dict[str, str]]] = {}
-    for row in ask_sync(conn, Query(text, names, lambda row: row[0])):
+    for row in _ask(conn, "definitions", names=[file.name for file in files]):
         by_place.setdefault((row["name"], row["present"]), []).append(row)
     return by_place, refused
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cronlease.cli.table import shown
+from cronlease.cli.table import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -29,7 +29,7 @@ class Bar:
             return
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
-        self._progress.add_task(shown(said), total=None, count="")
+        self._progress.add_task(one_line(said), total=None, count="")
         self._timer = threading.Timer(_PATIENCE_SECONDS, self._appear)
         self._timer.daemon = True
         self._timer.start()
@@ -40,7 +40,7 @@ class Bar:
             return
         for task in self._progress.tasks:
             # Not by its own update: that takes a whole that is done for the end, and stops the clock.
-            task.description, task.completed, task.total = shown(said), done, of or None
+            task.description, task.completed, task.total = one_line(said), done, of or None
             task.fields["count"] = f"{done} of {of}" if of else ""
 
     def hide(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 
+from cronlease.db.queries import load_queries
 from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.emulator.faults import Dice, Faults
 from cronlease.emulator.function import EmulatorError, FunctionProcess
@@ -135,8 +136,8 @@ def check(faults: Faults, server: EmbeddedPostgres | None) -> None:
 
 def _lease_left(conninfo: str) -> float | None:
     """The longest that a run in progress may still go without renewing; None when there is none, or no database."""
-    query = Path(__file__).with_name("lease_left.sql").read_bytes()
+    query = load_queries(Path(__file__).with_suffix(".sql"))["lease_left"]
     with contextlib.suppress(psycopg.Error), psycopg.connect(conninfo, connect_timeout=5) as conn:
-        found = conn.execute(query).fetchone()
-        return None if found is None else found[0]
+        row = conn.execute(query.encode()).fetchone()
+        return None if row is None else row[0]
     return None

@@ -12,7 +12,7 @@ from cronlease.cli.doctor import database, deployment, environment
 from cronlease.cli.doctor.finding import BROKEN, INFO, OK, WARNING, Finding, broken, info, ok, warning
 from cronlease.cli.format import counted
 from cronlease.cli.source import NotASource, Source, load_jobs
-from cronlease.cli.table import shown
+from cronlease.cli.table import one_line
 from cronlease.db.conninfo import in_parts
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
@@ -62,7 +62,7 @@ def _findings(toolbox: "Toolbox", source: Source, jobs: Path | None) -> Iterator
     known, said = _declared(source)
     yield from said
     if jobs is not None:
-        yield from deployment.look(jobs, known)
+        yield from deployment.check(jobs, known)
     scheduled: set[str] = set()
     if settings is not None:
         yield from environment.time_limits(settings, known)
@@ -96,7 +96,7 @@ def _database(
     place = "configured" if settings.has_database else "embedded"
     try:
         with toolbox.connection() as conn:
-            yield from database.look(conn, settings, known)
+            yield from database.check(conn, settings, known)
             scheduled |= database.scheduled(conn)
     except click.ClickException as error:
         why, fix = error.message, "set DATABASE_URL, or pip install 'cronlease[local]'"
@@ -107,6 +107,6 @@ def _database(
 
 def _print(finding: Finding) -> None:
     level = click.style(f"{finding.level:<8}", fg=_COLOURS[finding.level])
-    click.echo(f"{level} {finding.check:<11} {shown(finding.said)}")
+    click.echo(f"{level} {finding.check:<11} {one_line(finding.said)}")
     if finding.fix:
-        click.echo(f"{'':<20} fix: {shown(finding.fix)}")
+        click.echo(f"{'':<20} fix: {one_line(finding.fix)}")

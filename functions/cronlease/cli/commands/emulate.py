@@ -12,10 +12,10 @@ import click
 
 from cronlease.cli import options
 from cronlease.cli.commands.emulate_options import FAULT_OPTIONS, JOB_OPTIONS, Number, all_of, check, fault_names
-from cronlease.cli.errors import Mistake
+from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
 from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
-from cronlease.cli.table import lines, shown, terminal_width
+from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.observe.logs import redact
 from cronlease.settings import load
 
@@ -59,60 +59,73 @@ def emulate_command(**given: Any) -> None:
     --schedule or --jobs they are as much shorter as --speed says.
     """
     from cronlease.emulator.external_database import Refused
-    from cronlease.emulator.start import TROUBLES, NeverStarted, Options
+    from cronlease.emulator.start import TROUBLES, NeverStarted
 
     check(given)
     source: Source = given["source"]
-    jobs = _jobs(source, given["target"])
-    target = given["target"] or chosen_job(jobs, source, None).name
-    plan = _plan(given, target)
-    scope = _scope(plan, target, jobs)
-    told = Options(
-        source=source.path,
-        target=target,
-        name=f"{target} of {source.name}",
-        plan=plan,
-        scope=scope,
-        port=given["port"],
-        faults=_faults(given),
-        all_that_can_be=given["chaos"],
-        seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
-        oidc=given["oidc"],
-        declared=_declared(jobs.get(target), plan),
-        setup=given["setup"],
-        openings=_SHIPPED in scope.functions,
-    )
+    emulated = _emulated(source, given)
     if given["once"]:
-        source.say()
+        source.announce()
     if sys.stderr.isatty():
         # Not a bar: what is started now is forked, and a bar has a thread.
-        _warn(f"starting the database{', the feeds' if told.openings else ''} and the function ...")
+        _warn(f"starting the database{', the feeds' if emulated.target.reads_feeds else ''} and the function ...")
     try:
-        status = _run(told, once=given["once"], as_json=given["as_json"])
+        status = _run(emulated, once=given["once"], as_json=given["as_json"])
     except Refused as error:
-        raise Mistake(shown(redact(str(error)))) from error
+        raise UsageError(one_line(redact(str(error)))) from error
     except NeverStarted as error:
         _blame_the_file(given["source"], error)
-        raise click.ClickException(shown(redact(str(error)))) from error
+        raise click.ClickException(one_line(redact(str(error)))) from error
     except TROUBLES as error:
-        raise click.ClickException(shown(redact(str(error)))) from error
+        raise click.ClickException(one_line(redact(str(error)))) from error
     if status:
         raise click.exceptions.Exit(status)
 
 
-def _run(told: "Options", *, once: bool, as_json: bool) -> int:
+def _emulated(source: Source, given: dict[str, Any]) -> "Options":
+    from cronlease.emulator.environment import Target
+    from cronlease.emulator.start import Options
+
+    jobs = _jobs(source, given["target"])
+    function = given["target"] or chosen_job(jobs, source, None).name
+    plan, faults = _plan(given, function), _faults(given)
+    scope = _scope(plan, function, jobs)
+    target = Target(
+        source.path.absolute(),
+        function,
+        f"{function} of {source.name}",
+        _declared(jobs.get(function), plan),
+        plan.environment,
+        given["setup"],
+        # With a single worker nobody could take over from a run that is stopped.
+        workers=2 if faults.hurt_processes else 1,
+        oidc=given["oidc"],
+        reads_feeds=_SHIPPED in scope.functions,
+    )
+    return Options(
+        target,
+        plan,
+        scope,
+        port=given["port"],
+        faults=faults,
+        all_that_can_be=given["chaos"],
+        seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
+    )
+
+
+def _run(emulated: "Options", *, once: bool, as_json: bool) -> int:
     if once:
         from cronlease.emulator.once import once as hit_once
 
-        return hit_once(told, click.echo, bar("waiting for the answer"), _warn)
+        return hit_once(emulated, click.echo, bar("waiting for the answer"), _warn)
     from cronlease.emulator.emulate import emulate
     from cronlease.emulator.show import Screen
 
-    return emulate(told, Screen(click.echo, lines, terminal_width, as_json=as_json), _warn)
+    return emulate(emulated, Screen(click.echo, lines, terminal_width, as_json=as_json), _warn)
 
 
 def _warn(sentence: str) -> None:
-    click.echo(shown(redact(sentence)), err=True)
+    click.echo(one_line(redact(sentence)), err=True)
 
 
 def _jobs(source: Source, target: str | None) -> Mapping[str, "Job"]:
@@ -124,8 +137,8 @@ def _jobs(source: Source, target: str | None) -> Mapping[str, "Job"]:
             jobs = load_jobs(source)
     except NotASource:
         raise
-    except Mistake as mistake:
-        if target and isinstance(mistake.__cause__, ValueError):
+    except UsageError as error:
+        if target and isinstance(error.__cause__, ValueError):
             return {}
         raise
     except SystemExit:
@@ -158,8 +171,8 @@ def _blame_the_file(source: Source, error: "NeverStarted") -> None:
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             load_jobs(source)
-    except Mistake as mistake:
-        raise Mistake(f"{mistake.message}; {shown(error.log_is_kept)}") from mistake
+    except UsageError as wrong:
+        raise UsageError(f"{wrong.message}; {one_line(error.log_is_kept)}") from wrong
 
 
 def _scope(plan: "Plan", target: str, jobs: Mapping[str, "Job"]) -> "Scope":
@@ -197,7 +210,7 @@ def _plan(given: dict[str, Any], target: str) -> "Plan":
             del plan.environment[EMULATED]
         return plan
     except ValueError as error:
-        raise Mistake(str(error)) from error
+        raise UsageError(str(error)) from error
 
 
 def _faults(given: dict[str, Any]) -> "Faults":

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from cronlease.cli import options
-from cronlease.cli.errors import Mistake
-from cronlease.cli.table import shown
+from cronlease.cli.errors import UsageError
+from cronlease.cli.table import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,9 +81,11 @@ def check(given: dict[str, Any]) -> None:
     ctx = click.get_current_context()
     said = {name for name in given if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE}
     if not given["source"].path.is_file():
-        raise Mistake(shown(f"there is no file {given['source'].path.absolute()}: pass --source path/to/main.py"))
+        raise UsageError(
+            one_line(f"there is no file {given['source'].path.absolute()}: pass --source path/to/main.py")
+        )
     if given["setup"] is not None and not given["setup"].is_file():
-        raise Mistake(shown(f"there is no file {given['setup'].absolute()}: pass --setup path/to/my.sql"))
+        raise UsageError(one_line(f"there is no file {given['setup'].absolute()}: pass --setup path/to/my.sql"))
     if given["jobs"] and (also := said & _JOB_NAMES):
         raise click.UsageError(f"--jobs says that already: leave {_flag(min(also))} out")
     if given["schedule"] and given["hit_every"]:

@@ -9,7 +9,7 @@ import click
 from cronlease.cli import options, output
 from cronlease.cli.drift import REPAIR, Drift, drift
 from cronlease.cli.progress import bar
-from cronlease.cli.roles import READER, RUNNER, look, sentences
+from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate
@@ -38,14 +38,14 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
         raise click.UsageError("--dry-run and --check exclude each other")
     if dry_run or check:
         with toolbox.connection() as conn:
-            found, lacking = drift(conn), look(conn) if roles else None
+            found, lacking = drift(conn), missing_grants(conn) if roles else None
         _print_script(found, lacking, as_json) if dry_run else _print_check(found, lacking, as_json)
         return
     with toolbox.database_url() as url:
         before, notes = _roles(url) if roles else {}, list[str]()
-        with bar("migrating") as shown:
+        with bar("migrating") as progress:
             try:
-                applied = migrate(url, partial(shown.tell, "migrating"), roles=roles, noted=notes.append)
+                applied = migrate(url, partial(progress.tell, "migrating"), roles=roles, noted=notes.append)
             except MigrationError as error:
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error
@@ -69,7 +69,7 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
 
 def _roles(url: str) -> dict[str, list[str] | None]:
     with closing(connect_sync(url)) as conn:
-        return look(conn)
+        return missing_grants(conn)
 
 
 def _print_script(found: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:

@@ -10,10 +10,10 @@ import click
 from cronlease.cadence import Every
 from cronlease.cli import options, output
 from cronlease.cli.format import counted
-from cronlease.cli.glance import look
 from cronlease.cli.process_lock import process_lock
 from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, load_jobs
+from cronlease.cli.status_rows import read_overview
 from cronlease.db.connection import Database
 from cronlease.db.conninfo import connect_sync
 from cronlease.errors import DatabaseTrouble
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
 
 _BUSY = "Schedule already running, skipping."
-_LOOKING = "running what is due"
-_MOST_LOOKED_AT = 1000
+_RUNNING = "running what is due"
+_MOST_READ = 1000
 
 
 @click.command("run-due")
@@ -48,13 +48,13 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
         return
     settings = toolbox.settings()
     output.configure_logs(settings)
-    jobs = load_jobs(source, say=not as_json)
+    jobs = load_jobs(source, announce=not as_json)
     # The lock is let go first: an embedded server may have to wait for who else uses it.
     with toolbox.database_url() as url, process_lock(settings) as alone:
         if not alone:
-            output.say({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
+            output.answer({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
             return
-        report = shutdown.run(_run_due(jobs, url, settings, _quiet if as_json else _tell))
+        report = shutdown.run(_run_due(jobs, url, settings, _print_nothing if as_json else _print_outcome))
         _print(report, [] if report.reason else _unreadable(url), as_json)
     if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
@@ -63,7 +63,7 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
 def _print(report: Report, unreadable: list[str], as_json: bool) -> None:
     document = report.as_json()
     document["skipped"] += [{"function": name, "reason": SkipReason.SCHEDULE_READ_ERROR} for name in unreadable]
-    output.say(document, _summary(report), in_json=as_json)
+    output.answer(document, _summary(report), in_json=as_json)
     if report.failed and not as_json and not output.shows_where():
         click.echo(f"  {output.WHERE}")
     if unreadable and not as_json:
@@ -77,13 +77,13 @@ async def _run_due(
     database = Database(url, pooler=settings.pooler)
 
     def ended(outcome: Outcome) -> None:
-        shown.hide()
+        progress.hide()
         on_outcome(outcome)
-        shown.show(_LOOKING)
+        progress.show(_RUNNING)
 
     try:
-        with bar(_LOOKING) as shown:
-            watcher.set(shown.tell)
+        with bar(_RUNNING) as progress:
+            watcher.set(progress.tell)
             async with process.guarding(settings.drain_seconds, told=partial(output.told_to_stop, settings)):
                 return await Dispatcher(jobs, database, settings).run_due(ended)
     finally:
@@ -94,10 +94,10 @@ def _unreadable(url: str) -> list[str]:
     """Schedules that are due and that no claim takes, because nobody knows when they would be due again."""
     try:
         with closing(connect_sync(url)) as conn:
-            found = look(conn, _MOST_LOOKED_AT).schedules
+            schedules = read_overview(conn, _MOST_READ).schedules
     except DatabaseTrouble:
         return []
-    return [row.function_name for row, _ in found if row.due and row.every and not _is_band(row.every)]
+    return [row.function_name for row, _ in schedules if row.due and row.every and not _is_band(row.every)]
 
 
 def _is_band(text: str) -> bool:
@@ -108,11 +108,11 @@ def _is_band(text: str) -> bool:
     return True
 
 
-def _tell(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     output.outcome(outcome, in_json=False, one_of_many=True)
 
 
-def _quiet(_: Outcome) -> None: ...
+def _print_nothing(_: Outcome) -> None: ...
 
 
 def _summary(report: Report) -> str:

@@ -63,7 +63,7 @@ def _refuse_what_is_for_here() -> None:
 def _here(toolbox: "Toolbox", hit: Hit, source: Source, target: str | None, as_json: bool) -> None:
     settings = toolbox.settings()
     output.configure_logs(settings)
-    jobs = load_jobs(source, say=not as_json)
+    jobs = load_jobs(source, announce=not as_json)
     job = chosen_job(jobs, source, target)
     with toolbox.database_url() as url:
         outcome = shutdown.run(run_here(job, hit, url, settings, job.name, jobs))

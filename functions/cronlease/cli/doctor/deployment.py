@@ -18,7 +18,7 @@ _LONGEST_REQUEST = timedelta(hours=1)
 _DEADLINES = timedelta(seconds=15), timedelta(minutes=30)
 
 
-def look(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
+def check(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
     """Known are the functions of the source, where one was given."""
     try:
         document = json.loads(path.read_text("utf-8"))
