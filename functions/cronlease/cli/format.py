@@ -17,7 +17,7 @@ def in_words(length: timedelta) -> str:
         return "less than a second"
     step = _step(exact)
     seconds = round(exact / step) * step
-    place, (unit, size) = next(found for found in enumerate(_UNITS) if seconds >= found[1][1])
+    place, (unit, size) = next(item for item in enumerate(_UNITS) if seconds >= item[1][1])
     words = counted(seconds // size, unit)
     if seconds % size:
         smaller, its_size = _UNITS[place + 1]

@@ -122,8 +122,8 @@ class Toolbox:
         """Which columns of a table stay, and how wide: on a terminal those for which it has room, elsewhere all."""
         table = import_module("cronlease.cli.table")
         room = table.terminal_width()
-        found: dict[str, int] = widths if room is None else table.fit(widths, room, cut, spare)
-        return found
+        fitted: dict[str, int] = widths if room is None else table.fit(widths, room, cut, spare)
+        return fitted
 
     def table(
         self,
@@ -138,9 +138,9 @@ class Toolbox:
         made: Iterator[str] = import_module("cronlease.cli.table").lines(heading, rows, cut=cut, spare=spare)
         return made
 
-    def bar(self, said: str) -> "AbstractContextManager[Bar]":
+    def bar(self, description: str) -> "AbstractContextManager[Bar]":
         """How far a verb is, on a terminal: its `tell(said, done, of)` says more; gone when the block ends."""
-        made: AbstractContextManager[Bar] = import_module("cronlease.cli.progress").bar(said)
+        made: AbstractContextManager[Bar] = import_module("cronlease.cli.progress").bar(description)
         return made
 
     def duration(self, text: str) -> timedelta:
@@ -157,8 +157,8 @@ class _Verbs(click.Group):
         return sorted({*super().list_commands(ctx), *_OURS, *entry_points(group=COMMANDS).names})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if found := super().get_command(ctx, cmd_name):
-            return found
+        if registered := super().get_command(ctx, cmd_name):
+            return registered
         if cmd_name in _OURS:
             module, _, attribute = _OURS[cmd_name].partition(":")
             command: click.Command = getattr(import_module(f"cronlease.cli.commands.{module}"), attribute)
@@ -180,8 +180,8 @@ class _Verbs(click.Group):
         placed = {name for verbs in _GROUPS.values() for name in verbs}
         others = tuple(name for name in self.list_commands(ctx) if name not in placed)
         for title, verbs in _GROUPS.items():
-            found = [(name, self.get_command(ctx, name)) for name in verbs or others]
-            if lines := [(name, verb.get_short_help_str(80)) for name, verb in found if verb is not None]:
+            commands = [(name, self.get_command(ctx, name)) for name in verbs or others]
+            if lines := [(name, verb.get_short_help_str(80)) for name, verb in commands if verb is not None]:
                 with formatter.section(title):
                     formatter.write_dl(lines)
 

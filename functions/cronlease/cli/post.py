@@ -36,8 +36,8 @@ class Answer(NamedTuple):
         """Not how to force a run over HTTP: --force does it."""
         if self.body.get("reason") == SkipReason.PAUSED:
             return how_to_resume(str(self.body.get("function")))
-        said = self.body.get("hint")
-        return said if isinstance(said, str) and self.body.get("reason") != SkipReason.NOT_DUE else None
+        hint = self.body.get("hint")
+        return hint if isinstance(hint, str) and self.body.get("reason") != SkipReason.NOT_DUE else None
 
 
 def bearer(token: str | None, file: Path | None, *, identity: bool) -> str | None:
@@ -94,16 +94,16 @@ def post(url: str, body: dict[str, Any], token: str | None, timeout: timedelta) 
         why = str(error) or type(error).__name__
         raise click.ClickException(one_line(redact(f"{url} cannot be reached: {why}"))) from None
     try:
-        said = response.json()
+        document = response.json()
     except ValueError:
-        said = None
-    if not isinstance(said, dict) or "ok" not in said:
+        document = None
+    if not isinstance(document, dict) or "ok" not in document:
         raise click.ClickException(
             one_line(
                 f"{redact(url)} answered {response.status_code}, and not as a function of ours does: check the URL"
             )
         )
-    return Answer(response.status_code, said)
+    return Answer(response.status_code, document)
 
 
 def answer_line(answer: Answer) -> str:

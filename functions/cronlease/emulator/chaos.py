@@ -20,7 +20,7 @@ from cronlease.emulator.function import EmulatorError, FunctionProcess
 _TAKE_OVER_SECONDS = 1.0
 _GRACE_SECONDS = 1.0
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Chaos:
@@ -33,14 +33,14 @@ class Chaos:
         function: FunctionProcess,
         server: EmbeddedPostgres | None,
         conninfo: str,
-        tell: Tell,
+        report: Report,
     ) -> None:
         check(faults, server)
         self._dice = dice
         self._function = function
         self._server = server
         self._conninfo = conninfo
-        self._tell = tell
+        self._report = report
         wanted: list[tuple[float, Callable[[], bool]]] = [
             (faults.kill_every, self._kill),
             (faults.pause_every, self._pause),
@@ -101,7 +101,7 @@ class Chaos:
         except ProcessLookupError:
             return None
         self._dice.count(kind)
-        self._tell(f"{kind}: {number.name} to worker {pid}")
+        self._report(f"{kind}: {number.name} to worker {pid}")
         return pid
 
     def _resume(self) -> None:
@@ -109,13 +109,13 @@ class Chaos:
         if pid is not None and pid in self._function.workers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-            self._tell(f"pause: SIGCONT to worker {pid}")
+            self._report(f"pause: SIGCONT to worker {pid}")
 
     def _restart_database(self) -> bool:
         assert self._server is not None, "checked at the start"
         self._server.restart()
         self._dice.count("database restart")
-        self._tell("database restart: SIGQUIT to PostgreSQL, and started again")
+        self._report("database restart: SIGQUIT to PostgreSQL, and started again")
         return True
 
 

@@ -133,7 +133,7 @@ class _Emulation:
         job, deadline = self._options.plan.jobs[0], time.monotonic() + _SETTLE_SECONDS
         stuck = stale(self._environment.conninfo, before)
         if stuck:
-            self._stopping.said("what was hurt to be taken over", _SETTLE_SECONDS)
+            self._stopping.announce("what was hurt to be taken over", _SETTLE_SECONDS)
         while stuck and time.monotonic() < deadline:
             in_thread(lambda: self._events.put(self._settling_hit(job)))
             if not self._enter_until("settling"):

@@ -58,11 +58,11 @@ def scheduled(target: str, cron: Cron, attempt_deadline: float, retry: Retry, sp
 def from_file(path: Path, target: str, speed: float) -> Plan:
     """The jobs that hit this function, as deploy/jobs.json writes them. Raises ValueError, one sentence."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
             raise ValueError("it is no JSON object; deploy/jobs.schema.json says what there is to say")
-        ours = {name: job for name, job in found["jobs"].items() if job["function"] == target}
-        function = found["functions"].get(target, {})
+        ours = {name: job for name, job in document["jobs"].items() if job["function"] == target}
+        function = document["functions"].get(target, {})
         jobs = [_job(name, given) for name, given in ours.items()]
         environment = _environment(function, speed)
     except OSError as error:
@@ -74,7 +74,7 @@ def from_file(path: Path, target: str, speed: float) -> Plan:
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {error}") from None
     if not jobs:
-        others = ", ".join(sorted({job["function"] for job in found["jobs"].values()})) or "nobody"
+        others = ", ".join(sorted({job["function"] for job in document["jobs"].values()})) or "nobody"
         raise ValueError(f'{path} has no job for the function "{target}": it has jobs for {others}')
     return Plan(jobs, environment, speed)
 

@@ -38,9 +38,9 @@ def hit_line(hit: Hit, width: int | None = None) -> str:
     """When it was sent, HTTP status, what came of it, how long it took, and the details, cut to the width."""
     kind, word, details = _story(hit)
     sent, status = _clock(hit.sent_at), hit.status or "---"
-    said = " ".join([*printable(details).split(), *([f"({hit.note})"] if hit.note else [])])
+    text = " ".join([*printable(details).split(), *([f"({hit.note})"] if hit.note else [])])
     before, outcome = f"{sent}  #{hit.number:<3} {status}  ", f"{kind:<7}  {word:<13}"
-    after = f" {hit.seconds:7.3f} s  {said}".rstrip()
+    after = f" {hit.seconds:7.3f} s  {text}".rstrip()
     if width is not None:
         after = _cut(after, width - len(before) - len(outcome))
     return f"{before}{click.style(outcome, fg=_COLOURS[kind])}{after}"

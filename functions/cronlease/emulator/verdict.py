@@ -65,7 +65,7 @@ class Ledger:
         self.ran = 0
         self.refused: Counter[str] = Counter()
         self.skips: Counter[str] = Counter()
-        self.told: dict[str, str] = {}
+        self.outcomes: dict[str, str] = {}
         # Errors that tell of no run: only the log says more.
         self.strange = 0
 
@@ -80,7 +80,7 @@ class Ledger:
         runs = [*body["ran"], *body.get("failed", []), *_interrupted(body)] if of_run_due else [body]
         if body.get("skipped") is not True:
             for run in runs:
-                self._told(run)
+                self._note_outcome(run)
         if not hit.succeeded:
             why = reason or ("failed" if of_run_due else "")
             self.refused[f"{hit.status} {why}".strip()] += 1
@@ -89,9 +89,9 @@ class Ledger:
         else:
             self.ran += 1
 
-    def _told(self, body: dict[str, Any]) -> None:
+    def _note_outcome(self, body: dict[str, Any]) -> None:
         if "request_id" in body:
-            self.told[str(body["request_id"])] = str(body.get("reason") or body.get("status"))
+            self.outcomes[str(body["request_id"])] = str(body.get("reason") or body.get("status"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +141,14 @@ class Verdict:
         return [f"              {', '.join(parts)}"]
 
     def lines(self) -> list[str]:
-        told = [f"{self.ran} ran", f"{sum(self.skips.values())} skipped"]
-        told += [f"{count} answered {what}" for what, count in self.errors.items()]
-        told += [f"{self.unanswered} without an answer"] if self.unanswered else []
+        answers = [f"{self.ran} ran", f"{sum(self.skips.values())} skipped"]
+        answers += [f"{count} answered {what}" for what, count in self.errors.items()]
+        answers += [f"{self.unanswered} without an answer"] if self.unanswered else []
         shown = self.violations[:_MOST_SHOWN]
         more = len(self.violations) - len(shown)
         return [
             "verdict",
-            f"  hits        {self.hits}: {', '.join(told)}",
+            f"  hits        {self.hits}: {', '.join(answers)}",
             f"  real runs   {_sum(self.runs)}",
             *self._whose(),
             f"  skips       {_sum(self.skips)}",
@@ -164,7 +164,7 @@ def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], s
     """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free."""
     params = before.params() | {
         "run_counts": json.dumps(before.run_counts),
-        "told": json.dumps(ledger.told),
+        "told": json.dumps(ledger.outcomes),
     }
     broken = _ask(conninfo, "violations", params)
     violations = [f"{rule}: {what}" for rule, what in broken]

@@ -38,10 +38,10 @@ def doctor_command(toolbox: "Toolbox", source: Source, jobs: Path | None, as_jso
     """
     findings = []
     for finding in _findings(toolbox, source, jobs):
-        found = finding._replace(said=redact(finding.said), fix=finding.fix and redact(finding.fix))
-        findings.append(found)
+        redacted = finding._replace(said=redact(finding.said), fix=finding.fix and redact(finding.fix))
+        findings.append(redacted)
         if not as_json:
-            _print(found)
+            _print(redacted)
     levels = Counter(finding.level for finding in findings)
     if as_json:
         output.as_json({"ok": not levels[BROKEN], "findings": [finding._asdict() for finding in findings]})
@@ -59,8 +59,8 @@ def _findings(toolbox: "Toolbox", source: Source, jobs: Path | None) -> Iterator
         settings = toolbox.settings()
     except click.ClickException as error:
         yield broken("settings", error.message, "mend that variable: nothing starts before")
-    known, said = _declared(source)
-    yield from said
+    known, findings = _declared(source)
+    yield from findings
     if jobs is not None:
         yield from deployment.check(jobs, known)
     scheduled: set[str] = set()

@@ -216,9 +216,9 @@ def _plan(given: dict[str, Any], target: str) -> "Plan":
 def _faults(given: dict[str, Any]) -> "Faults":
     from cronlease.emulator.faults import CHAOS, Faults
 
-    said = {name: given[name] for name in fault_names() if given[name] is not None and given[name] is not False}
-    said |= {name: _seconds(value) for name, value in said.items() if isinstance(value, timedelta)}
-    return (CHAOS if given["chaos"] else Faults())._replace(**said)
+    faults = {name: given[name] for name in fault_names() if given[name] is not None and given[name] is not False}
+    faults |= {name: _seconds(value) for name, value in faults.items() if isinstance(value, timedelta)}
+    return (CHAOS if given["chaos"] else Faults())._replace(**faults)
 
 
 def _seconds(length: timedelta) -> float:

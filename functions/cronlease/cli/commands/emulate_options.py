@@ -79,26 +79,26 @@ def all_of(decorators: list[Callable[[F], F]]) -> Callable[[F], F]:
 def check(given: dict[str, Any]) -> None:
     """Raises the sentence for the first two that contradict each other."""
     ctx = click.get_current_context()
-    said = {name for name in given if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE}
+    written = {name for name in given if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE}
     if not given["source"].path.is_file():
         raise UsageError(
             one_line(f"there is no file {given['source'].path.absolute()}: pass --source path/to/main.py")
         )
     if given["setup"] is not None and not given["setup"].is_file():
         raise UsageError(one_line(f"there is no file {given['setup'].absolute()}: pass --setup path/to/my.sql"))
-    if given["jobs"] and (also := said & _JOB_NAMES):
+    if given["jobs"] and (also := written & _JOB_NAMES):
         raise click.UsageError(f"--jobs says that already: leave {_flag(min(also))} out")
     if given["schedule"] and given["hit_every"]:
         raise click.UsageError("--schedule or --hit-every: one of them says when it is hit")
     if given["hit_every"] == timedelta():
         raise click.UsageError("--hit-every 0s is no pause at all: write 100ms as 0.1s")
-    if not (given["jobs"] or given["schedule"]) and (lost := said & _OF_A_SCHEDULE.keys()):
+    if not (given["jobs"] or given["schedule"]) and (lost := written & _OF_A_SCHEDULE.keys()):
         raise click.UsageError(_OF_A_SCHEDULE[min(lost)])
-    if given["once"] and (given["chaos"] or said & set(fault_names())):
+    if given["once"] and (given["chaos"] or written & set(fault_names())):
         raise click.UsageError("--once is one hit in peace: leave the faults out")
-    if given["once"] and (lost := said & _OF_MANY_HITS):
+    if given["once"] and (lost := written & _OF_MANY_HITS):
         raise click.UsageError(f"--once is one hit and no more: leave {_flag(min(lost))} out")
-    if not (given["retry_count"] or given["max_retry_duration"]) and (lost := said & _OF_A_RETRY):
+    if not (given["retry_count"] or given["max_retry_duration"]) and (lost := written & _OF_A_RETRY):
         raise click.UsageError(f"{_flag(min(lost))} is for retries: pass --retry-count N with it")
 
 

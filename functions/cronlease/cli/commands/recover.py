@@ -36,9 +36,9 @@ def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, 
     )
     if left:
         none = "no lease could be cleared"
-    said = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
+    sentence = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
     document = {"recovered": cleared, "left": [each.function_name for each in left]}
-    output.answer(document, said, in_json=as_json)
+    output.answer(document, sentence, in_json=as_json)
     for each in left:
         why = f'a run of "{each.function_name}" still has its row locked in {description(each)}'
         click.echo(one_line(f"{why}; {how_to_end(each)}."), err=True)

@@ -82,7 +82,7 @@ async def run_here(job: Job, hit: Hit, url: str, settings: Settings, name: str, 
     try:
         with bar(f"{name} is running") as progress:
             watcher.set(progress.tell)
-            async with process.guarding(settings.drain_seconds, told=partial(output.told_to_stop, settings)):
+            async with process.guarding(settings.drain_seconds, told=partial(output.announce_stop, settings)):
                 return await run_once(job, hit, database, settings, name=name, jobs=jobs)
     finally:
         await database.close()

@@ -54,7 +54,7 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
         if not alone:
             output.answer({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
             return
-        report = shutdown.run(_run_due(jobs, url, settings, _print_nothing if as_json else _print_outcome))
+        report = shutdown.run(_run(jobs, url, settings, _print_nothing if as_json else _print_outcome))
         _print(report, [] if report.reason else _unreadable(url), as_json)
     if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
@@ -71,7 +71,7 @@ def _print(report: Report, unreadable: list[str], as_json: bool) -> None:
         click.echo("  `cronlease explain NAME` says what mends it")
 
 
-async def _run_due(
+async def _run(
     jobs: Mapping[str, Job], url: str, settings: Settings, on_outcome: Callable[[Outcome], None]
 ) -> Report:
     database = Database(url, pooler=settings.pooler)
@@ -84,7 +84,7 @@ async def _run_due(
     try:
         with bar(_RUNNING) as progress:
             watcher.set(progress.tell)
-            async with process.guarding(settings.drain_seconds, told=partial(output.told_to_stop, settings)):
+            async with process.guarding(settings.drain_seconds, told=partial(output.announce_stop, settings)):
                 return await Dispatcher(jobs, database, settings).run_due(ended)
     finally:
         await database.close()
@@ -116,18 +116,18 @@ def _print_nothing(_: Outcome) -> None: ...
 
 
 def _summary(report: Report) -> str:
-    said = f"{len(report.ran)} ran, {len(report.failed)} failed"
+    summary = f"{len(report.ran)} ran, {len(report.failed)} failed"
     if report.reason is SkipReason.SCHEDULE_READ_ERROR:
-        return f"{said}; then the schedule could not be read: the log says why"
+        return f"{summary}; then the schedule could not be read: the log says why"
     if report.reason is not None:
-        return f"{said}; then it ended: {report.reason}"
+        return f"{summary}; then it ended: {report.reason}"
     if report.due is None:
-        return f"{said}; what is still due could not be read"
-    said += f", {report.due.due} still due"
+        return f"{summary}; what is still due could not be read"
+    summary += f", {report.due.due} still due"
     if report.due.unknown:
         more = "" if report.due.unknown == len(report.due.unknown_names) else ", ..."
         of = counted(report.due.unknown, "schedule")
-        said += (
+        summary += (
             f"; left alone, their actions are not declared here: {of} ({', '.join(report.due.unknown_names)}{more})"
         )
-    return said
+    return summary

@@ -95,10 +95,10 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
     """
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         changed = ask_sync(conn, pause_refresh(name, reason))
-    said = f'"{name}" is paused' if changed else f'"{name}" was paused already'
+    sentence = f'"{name}" is paused' if changed else f'"{name}" was paused already'
     if reason is not None and not changed:
-        said += f", and the reason is now: {reason}"
-    output.answer({"function": name, "paused": True, "changed": changed}, said, in_json=as_json)
+        sentence += f", and the reason is now: {reason}"
+    output.answer({"function": name, "paused": True, "changed": changed}, sentence, in_json=as_json)
 
 
 @schedule_group.command("resume")
@@ -110,9 +110,9 @@ def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         changed = ask_sync(conn, resume_refresh(name))
         details = rows.read_details(conn, name)
-    said = f'"{name}" is resumed' if changed else f'"{name}" was not paused'
-    said += f", {output.next_run(details.schedule, details.now)}"
-    output.answer({"function": name, "paused": False, "changed": changed}, said, in_json=as_json)
+    sentence = f'"{name}" is resumed' if changed else f'"{name}" was not paused'
+    sentence += f", {output.next_run(details.schedule, details.now)}"
+    output.answer({"function": name, "paused": False, "changed": changed}, sentence, in_json=as_json)
 
 
 @schedule_group.command("delete")
@@ -152,8 +152,8 @@ def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
         lock = ask_sync(conn, unlock_refresh(name, _request_id(details.schedule.locked_by)))
     if not lock.unlocked:
         raise click.ClickException(one_line(_too_late(name, lock.locked_by)))
-    said = f'"{name}" is unlocked: request {lock.locked_by} can never write again'
-    output.answer({"function": name, "unlocked": True, "locked_by": lock.locked_by}, said, in_json=as_json)
+    sentence = f'"{name}" is unlocked: request {lock.locked_by} can never write again'
+    output.answer({"function": name, "unlocked": True, "locked_by": lock.locked_by}, sentence, in_json=as_json)
 
 
 def _request_id(holding: str | None) -> UUID | None:

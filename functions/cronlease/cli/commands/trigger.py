@@ -93,6 +93,6 @@ def _over_http(
     if as_json:
         output.as_json(answer.body)
     else:
-        output.ended(answer_line(answer), answer.hint)
+        output.with_hint(answer_line(answer), answer.hint)
     if not answer.is_fine:
         raise click.exceptions.Exit(1)
