@@ -5,7 +5,8 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from unicodedata import category
+
+from cronlease.observe.logs import printable
 
 _WIDEST = 40
 _GAP = "  "
@@ -85,12 +86,7 @@ def _line_width(widths: Collection[int]) -> int:
 
 def one_line(text: str) -> str:
     """The text on one line; a question mark stands for what might move the cursor."""
-    if text.isprintable():
-        return text
-    joined = " ".join(text.splitlines())
-    return "".join(
-        char if char.isprintable() else " " if char == "\t" or category(char) == "Zs" else "?" for char in joined
-    )
+    return text if text.isprintable() else printable(" ".join(text.splitlines()).replace("\t", " "))
 
 
 def _fitted(text: str, width: int) -> str:

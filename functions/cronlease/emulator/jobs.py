@@ -13,8 +13,9 @@ from cronlease.emulator.cron import Cron, Slots, Steady
 from cronlease.emulator.retry import NO_RETRY, Retry
 from cronlease.settings import Settings
 
+# What Cloud Scheduler accepts, in seconds.
+SHORTEST_DEADLINE, LONGEST_DEADLINE = 15.0, 1800.0
 ATTEMPT_DEADLINE = 180.0
-_DEADLINES = (15.0, 1800.0)
 # Scaled down so that a success, not_due and locked are all seen within half a minute.
 _DEMO = {"CRONLEASE_EVERY": "6s..9s", "CRONLEASE_BACKOFF": "8s..12s", "CRONLEASE_LEASE": "20s"}
 # And so that a lease can run out several times in that.
@@ -113,8 +114,7 @@ def _environment(function: Mapping[str, str], speed: float) -> dict[str, str]:
 
 
 def _deadline(seconds: float) -> float:
-    low, high = _DEADLINES
-    if not low <= seconds <= high:
+    if not SHORTEST_DEADLINE <= seconds <= LONGEST_DEADLINE:
         raise ValueError(f"an attempt deadline of {seconds:g}s is none that Cloud Scheduler has: from 15s to 30m")
     return seconds
 

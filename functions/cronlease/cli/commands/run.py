@@ -48,13 +48,9 @@ def run_command(
     settings = toolbox.settings()
     output.configure_logs(settings)
     jobs = load_jobs(source, announce=not as_json)
-    hit = Hit(force=force, args=args)
     with toolbox.database_url() as url:
         job = _job_of(url, name, jobs, source)
-        outcome = shutdown.run(run_here(job, hit, url, settings, name, jobs))
-        output.outcome(outcome, in_json=as_json)
-    if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
-        raise click.exceptions.Exit(1)
+        run_here(job, Hit(force=force, args=args), url, settings, name, jobs, in_json=as_json)
 
 
 def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Source) -> Job:
@@ -76,8 +72,17 @@ def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Source) -> Job
     return jobs[action]
 
 
-async def run_here(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job]) -> Outcome:
-    """One hit in this process, which may be told to stop meanwhile."""
+def run_here(
+    job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job], *, in_json: bool
+) -> None:
+    """One hit in this process; prints the outcome. The exit status is 1 when it failed or could not be decided."""
+    outcome = shutdown.run(_run(job, hit, url, settings, name, jobs))
+    output.outcome(outcome, in_json=in_json)
+    if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
+        raise click.exceptions.Exit(1)
+
+
+async def _run(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job]) -> Outcome:
     database = Database(url, pooler=settings.pooler)
     try:
         with bar(f"{name} is running") as progress:
