@@ -43,7 +43,7 @@ def test_a_deployed_function_loads_neither_cli_nor_emulator_nor_job() -> None:
         *("cronlease.cli", "cronlease.emulator", "cronlease.embedded", "cronlease.testing", "opening_signals"),
         *("cronlease.observe.ping", "cronlease.triggers.dispatch", "cronlease.triggers.worker"),
         *("cronlease.db.schedule", "cronlease.db.migration", "cronlease.process.emulated"),
-        *("cronsim", "filelock", "freezegun", "httpx2", "opentelemetry", "rich", "sqlalchemy", "urllib.request"),
+        *("cronsim", "freezegun", "httpx2", "opentelemetry", "rich", "sqlalchemy", "urllib.request"),
     }
     assert "cronlease.triggers.http" in loaded
     assert not heavy & loaded

@@ -10,7 +10,7 @@ import difflib
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -122,12 +122,25 @@ class Toolbox:
         """Which columns of a table stay, and how wide: on a terminal those for which it has room, elsewhere all."""
         table = import_module("cronlease.cli.table")
         room = table.terminal_width()
-        found: dict[str, int] = widths if room is None else table.fit(widths, room, cut, spare)
-        return found
+        fitted: dict[str, int] = widths if room is None else table.fit(widths, room, cut, spare)
+        return fitted
 
-    def bar(self, said: str) -> "AbstractContextManager[Bar]":
+    def table(
+        self,
+        heading: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        cut: Collection[str],
+        spare: Sequence[str] = (),
+    ) -> Iterator[str]:
+        """The lines of a table. On a terminal the columns in `spare` go first and those in `cut` get narrower;
+        elsewhere nothing is left out. Rows may be a stream of any length."""
+        made: Iterator[str] = import_module("cronlease.cli.table").lines(heading, rows, cut=cut, spare=spare)
+        return made
+
+    def bar(self, description: str) -> "AbstractContextManager[Bar]":
         """How far a verb is, on a terminal: its `tell(said, done, of)` says more; gone when the block ends."""
-        made: AbstractContextManager[Bar] = import_module("cronlease.cli.progress").bar(said)
+        made: AbstractContextManager[Bar] = import_module("cronlease.cli.progress").bar(description)
         return made
 
     def duration(self, text: str) -> timedelta:
@@ -144,8 +157,8 @@ class _Verbs(click.Group):
         return sorted({*super().list_commands(ctx), *_OURS, *entry_points(group=COMMANDS).names})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if found := super().get_command(ctx, cmd_name):
-            return found
+        if registered := super().get_command(ctx, cmd_name):
+            return registered
         if cmd_name in _OURS:
             module, _, attribute = _OURS[cmd_name].partition(":")
             command: click.Command = getattr(import_module(f"cronlease.cli.commands.{module}"), attribute)
@@ -167,8 +180,8 @@ class _Verbs(click.Group):
         placed = {name for verbs in _GROUPS.values() for name in verbs}
         others = tuple(name for name in self.list_commands(ctx) if name not in placed)
         for title, verbs in _GROUPS.items():
-            found = [(name, self.get_command(ctx, name)) for name in verbs or others]
-            if lines := [(name, verb.get_short_help_str(80)) for name, verb in found if verb is not None]:
+            commands = [(name, self.get_command(ctx, name)) for name in verbs or others]
+            if lines := [(name, verb.get_short_help_str(80)) for name, verb in commands if verb is not None]:
                 with formatter.section(title):
                     formatter.write_dl(lines)
 

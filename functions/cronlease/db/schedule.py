@@ -1,11 +1,11 @@
 """`schedule_action`, for jobs, on a connection of theirs: in the transaction of `run.commit()` the new schedule and
 its data commit together. Not imported before it is used."""
 
-import json
 from collections.abc import Awaitable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
+from cronlease import arguments
 from cronlease.cadence import Every, duration
 from cronlease.db.ask import ask_in_savepoint
 from cronlease.db.queries import Query, call
@@ -58,12 +58,7 @@ def schedule_action(conn: Any, name: str, action: str, **when: Unpack[When]) -> 
 
 
 def _stored(args: Mapping[str, Any]) -> str:
-    """As the database takes them. Raises ValueError."""
     try:
-        text = json.dumps(dict(args), ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError) as error:
+        return arguments.encode(args)
+    except ValueError as error:
         raise ValueError(f"args cannot be stored as JSON: {error}") from None
-    if "\\u0000" in text.replace("\\\\", ""):
-        raise ValueError("args cannot be stored as JSON: a text has a NUL in it")
-    return text

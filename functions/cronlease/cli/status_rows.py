@@ -1,32 +1,30 @@
-"""The schedules at a glance, as `status` shows them: a row of cells for each. Pure but for the one question."""
+"""The schedules as `status` shows them: a row of cells for each. Pure except for the one question."""
 
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.cli.brief import short, sparkline, took
-from cronlease.cli.format import beside
-from cronlease.cli.rows import Schedule, read_schedule
-from cronlease.db.ask import ask_sync
-from cronlease.db.queries import Query
+from cronlease.cli.format import short, sparkline, took, without_status
+from cronlease.cli.questions import questions_of
+from cronlease.cli.rows import Schedule, to_schedule
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 HEADING = ("name", "state", "holder", "lease left", "next run", "durations", "last result", "error")
-# On a narrow terminal those go that a glance can do without.
+# Left out first on a narrow terminal.
 SPARE = ("holder", "durations", "lease left")
 _RECENT = 12
+_ask = questions_of(__file__)
 _ORDER = {"dispatching": 0, "stale": 0, "pending": 1, "paused": 2, "completed": 3}
 
 
-class Glance(NamedTuple):
-    """What the database said, and what time it was there."""
+class Overview(NamedTuple):
+    """What the database answered, and when by its clock."""
 
     now: datetime
     schedules: list[tuple[Schedule, list[float]]]
     as_json: dict[str, Any]
-    # As many as were asked for: there may be more of them.
+    # There are as many as were asked for: more may exist.
     is_full: bool = False
 
     def cells(self, now: datetime) -> list[tuple[Schedule, tuple[str, ...]]]:
@@ -34,18 +32,17 @@ class Glance(NamedTuple):
         return [(row, _cells(row, seconds, now)) for row, seconds in sorted(self.schedules, key=_place)]
 
 
-def look(conn: "Connection[Any]", limit: int) -> Glance:
-    text = Path(__file__).with_name("status.sql").read_text("utf-8")
-    found = ask_sync(conn, Query(text, {"limit": limit}, lambda row: dict(row[0])))
+def read_overview(conn: "Connection[Any]", limit: int) -> Overview:
+    document = _ask(conn, "read_overview", limit=limit)
     schedules = []
-    for row in found["schedules"]:
+    for row in document["schedules"]:
         fields = {name: value for name, value in row.items() if name != "seconds"}
-        schedules.append((read_schedule(fields), [float(each) for each in row["seconds"][-_RECENT:]]))
-    return Glance(datetime.fromisoformat(found["now"]), schedules, found, len(schedules) == limit)
+        schedules.append((to_schedule(fields), [float(each) for each in row["seconds"][-_RECENT:]]))
+    return Overview(datetime.fromisoformat(document["now"]), schedules, document, len(schedules) == limit)
 
 
-def _place(found: tuple[Schedule, list[float]]) -> tuple[int, float, str]:
-    row = found[0]
+def _place(schedule: tuple[Schedule, list[float]]) -> tuple[int, float, str]:
+    row = schedule[0]
     return _ORDER[row.state], row.next_run_at.timestamp() if row.next_run_at else 0, row.function_name
 
 
@@ -59,7 +56,7 @@ def _cells(row: Schedule, seconds: list[float], now: datetime) -> tuple[str, ...
         _next(row, now),
         f"{sparkline(seconds)} {took(seconds[-1])}" if seconds else "",
         _last(row, now),
-        beside(row.last_status, row.last_error),
+        without_status(row.last_status, row.last_error),
     )
 
 

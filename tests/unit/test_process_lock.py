@@ -1,10 +1,12 @@
 """The lock file of run-due: one at a time on one machine, for each database."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from cronlease.cli.process_lock import only_one
+from cronlease.cli.process_lock import process_lock
 from cronlease.db.conninfo import place_of
 from cronlease.errors import Unreachable
 from cronlease.settings import Settings
@@ -21,20 +23,32 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_second_one_is_told_and_another_database_is_not_in_the_way(data_dir: Path) -> None:
     with (
-        only_one(HERE) as first,
-        only_one(HERE) as second,
-        only_one(THERE) as other,
-        only_one(Settings()) as embedded,
+        process_lock(HERE) as first,
+        process_lock(HERE) as second,
+        process_lock(THERE) as other,
+        process_lock(Settings()) as embedded,
     ):
         assert (first, second, other, embedded) == (True, False, True, True)
         assert len(list(data_dir.iterdir())) == 3
-    with only_one(HERE) as again:
+    with process_lock(HERE) as again:
         assert again
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is only there on Linux")
+def test_a_child_that_a_run_left_behind_does_not_keep_the_lock() -> None:
+    with process_lock(HERE):
+        (descriptor,) = [
+            int(link.name) for link in Path("/proc/self/fd").iterdir() if "run-due-" in os.path.realpath(link)
+        ]
+        inherited = os.dup(descriptor)
+    with process_lock(HERE) as again:
+        assert again
+    os.close(inherited)
 
 
 def test_where_no_file_can_be_written_it_goes_on_without(data_dir: Path) -> None:
     data_dir.write_text("not a directory")
-    with only_one(HERE) as alone:
+    with process_lock(HERE) as alone:
         assert alone
 
 

@@ -1,4 +1,4 @@
-"""The schedules at a glance, plain and in the live view. The time is the database's, given by hand."""
+"""The schedules as status shows them, plain and in the live view. The time is the database's, given by hand."""
 
 import io
 import re
@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from cronlease.cli.glance import HEADING, Glance
 from cronlease.cli.live import View
 from cronlease.cli.rows import Schedule
+from cronlease.cli.status_rows import HEADING, Overview
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 
@@ -18,12 +18,12 @@ def schedule(name: str, state: str = "pending", **fields: Any) -> Schedule:
     return Schedule(name, state, fields.pop("due", False), name, **fields)
 
 
-def glance(*schedules: Schedule, seconds: list[float] | None = None) -> Glance:
-    return Glance(NOW, [(each, seconds or []) for each in schedules], {})
+def overview(*schedules: Schedule, seconds: list[float] | None = None) -> Overview:
+    return Overview(NOW, [(each, seconds or []) for each in schedules], {})
 
 
 def cells(row: Schedule, column: str, now: datetime = NOW, **more: Any) -> str:
-    ((_, found),) = glance(row, **more).cells(now)
+    ((_, found),) = overview(row, **more).cells(now)
     return found[HEADING.index(column)]
 
 
@@ -53,7 +53,7 @@ def test_the_last_result_says_how_long_ago_and_how_often() -> None:
 
 def test_what_runs_comes_first_and_what_has_completed_last() -> None:
     soon, later = NOW + timedelta(seconds=1), NOW + timedelta(seconds=2)
-    found = glance(
+    found = overview(
         schedule("done", "completed"),
         schedule("later", next_run_at=later),
         schedule("paused", "paused"),
@@ -75,19 +75,19 @@ def test_the_live_view_keeps_its_last_picture_while_the_database_is_silent() -> 
     console = Console(file=io.StringIO(), width=120, no_color=True)
     view = View(console)
     assert "Asking the database" in drawn(view, console)
-    view.say("refused")
+    view.show_trouble("refused")
     assert "Trying to reach the database: refused" in drawn(view, console)
     row = schedule("a\x1b[2J", next_run_at=NOW + timedelta(minutes=5), last_status="failed", last_error="boom \x07")
-    view.show(glance(row))
-    view.say("gone")
+    view.show(overview(row))
+    view.show_trouble("gone")
     said = drawn(view, console)
     assert "in 5m00s" in said or "in 4m59s" in said
     assert "a?[2J: boom ?" in said
     assert "No answer for 0s, trying again: gone" in said
-    view.show(glance(row))
+    view.show(overview(row))
     assert "No answer" not in drawn(view, console)
     assert "there may be more" not in drawn(view, console)
-    view.show(glance(row)._replace(is_full=True))
+    view.show(overview(row)._replace(is_full=True))
     assert "1 schedule, and there may be more: --limit shows them" in drawn(view, console)
 
 
@@ -95,10 +95,10 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
     row = schedule(
         "refresh_opening_signals", "dispatching", locked_by="0e1f2a3b", locked_until=NOW, last_status="failed"
     )
-    for width, seen in ((130, {"holder", "durations"}), (80, set[str]())):
+    for width, seen in ((130, {"holder", "durations"}), (70, set[str]())):
         console = Console(file=io.StringIO(), width=width, no_color=True)
         view = View(console)
-        view.show(glance(row, seconds=[1.0] * 12))
+        view.show(overview(row, seconds=[1.0] * 12))
         assert {title for title in ("holder", "durations") if title in drawn(view, console)} == seen
 
 
@@ -106,7 +106,7 @@ def test_a_long_name_takes_no_other_column_away() -> None:
     for width, letters in ((80, "n{12,38}"), (130, "n{39}")):
         console = Console(file=io.StringIO(), width=width, no_color=True)
         view = View(console)
-        view.show(glance(schedule("n" * 300, "dispatching", last_status="failed", last_error="boom")))
+        view.show(overview(schedule("n" * 300, "dispatching", last_status="failed", last_error="boom")))
         said = drawn(view, console)
-        assert re.search(f" {letters}… +dispatching", said), said
+        assert re.search(f"\n{letters}… +dispatching", said), said
         assert re.search(f"\n{letters}…: boom", said), said

@@ -1,3 +1,4 @@
+-- name: lease_left
 select extract(epoch from max(s.locked_until) - clock_timestamp())::double precision
 from public.refresh_schedule s
 where s.locked_until > clock_timestamp()

@@ -1,3 +1,4 @@
+-- name: read_overview
 -- What GET /status shows of the schedules, each with how long its newest runs took, and what time it is.
 with found as materialized (
   select public.read_refresh_status(p_runs => 500, p_schedules => %(limit)s::integer) as document
