@@ -9,7 +9,7 @@ schema/, never by Python.
     db/                             connections, one typed function per SQL function, and migration/
     process/                        how the process ends, and what its children may not do
     observe/                        logs without secrets, OpenTelemetry, check-ins
-    settings, readers, cadence, outcome, errors     small values that every room may use
+    settings, readers, arguments, cadence, outcome, errors      small values that every room may use
     cli/, emulator/, embedded/, testing     for people; a deployed function imports none of them before it needs it
 
 Imports point from the top of this list downwards; import-linter checks that (pyproject.toml).

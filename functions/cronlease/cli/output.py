@@ -62,7 +62,7 @@ def outcome(outcome: Outcome, *, in_json: bool, one_of_many: bool = False) -> No
         as_json(outcome.as_json())
     else:
         hint = _hint(outcome)
-        with_hint(_outcome_line(outcome), None if one_of_many and hint == WHERE else hint)
+        print_with_hint(_outcome_line(outcome), None if one_of_many and hint == WHERE else hint)
 
 
 def _hint(outcome: Outcome) -> str | None:
@@ -74,7 +74,7 @@ def _hint(outcome: Outcome) -> str | None:
     return None if outcome.skipped is SkipReason.NOT_DUE else outcome.hint
 
 
-def with_hint(line: str, hint: str | None) -> None:
+def print_with_hint(line: str, hint: str | None) -> None:
     """The hint has a line of its own, under what it is about."""
     text(line)
     if hint:

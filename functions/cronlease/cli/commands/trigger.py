@@ -90,6 +90,6 @@ def _over_http(
     if as_json:
         output.as_json(answer.body)
     else:
-        output.with_hint(answer_line(answer), answer.hint)
+        output.print_with_hint(answer_line(answer), answer.hint)
     if not answer.is_fine:
         raise click.exceptions.Exit(1)
