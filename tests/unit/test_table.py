@@ -11,7 +11,6 @@ from cronlease.cli.glance import HEADING, Glance
 from cronlease.cli.main import Toolbox
 from cronlease.cli.rows import Schedule
 from cronlease.cli.table import lines
-from opening_signals.table import lines as lines_of_openings
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 STARTED = "2026-11-16 08:00:00 UTC"
@@ -50,7 +49,6 @@ def test_the_widest_texts_are_cut_so_that_a_row_fits(monkeypatch: pytest.MonkeyP
 def test_a_pipe_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert lines(RUNS, [RUN], cut=("name", "error"), spare=("trigger",))[2] == "  ".join(RUN)
-    assert Toolbox().fit({"title": 90, "url": 90}, cut=["title"], spare=["url"]) == {"title": 90, "url": 90}
 
 
 def test_status_goes_without_the_columns_that_a_glance_can_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +76,12 @@ def test_status_goes_without_the_columns_that_a_glance_can_do_without(monkeypatc
 def test_an_address_is_shown_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_terminal(monkeypatch)
     url = "https://boards.example/openings/12345"
-    fit = partial(Toolbox().fit, cut=("title",), spare=("url",))
-    *_, row = lines_of_openings(("title", "url"), [["t" * 50, url]], fit)
+    rows = partial(Toolbox().table, ("title", "url"), [["t" * 50, url]], cut=("title",), spare=("url",))
+    *_, row = rows()
     assert row == f"{'t' * 39}…  {url}"
     monkeypatch.setenv("COLUMNS", "70")
-    *_, row = lines_of_openings(("title", "url"), [["t" * 50, url]], fit)
+    *_, row = rows()
     assert row == f"{'t' * 30}…  {url}"
     monkeypatch.setenv("COLUMNS", "45")
-    *_, row = lines_of_openings(("title", "url"), [["t" * 50, url]], fit)
+    *_, row = rows()
     assert row == f"{'t' * 39}…"

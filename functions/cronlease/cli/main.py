@@ -10,7 +10,7 @@ import difflib
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -118,12 +118,18 @@ class Toolbox:
         """Without secrets, for what a verb prints of an error that it did not foresee."""
         return redact(text)
 
-    def fit(self, widths: dict[str, int], cut: Collection[str], spare: Sequence[str]) -> dict[str, int]:
-        """Which columns of a table stay, and how wide: on a terminal those for which it has room, elsewhere all."""
-        table = import_module("cronlease.cli.table")
-        room = table.terminal_width()
-        found: dict[str, int] = widths if room is None else table.fit(widths, room, cut, spare)
-        return found
+    def table(
+        self,
+        heading: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        cut: Collection[str],
+        spare: Sequence[str] = (),
+    ) -> Iterator[str]:
+        """The lines of a table. On a terminal the columns in `spare` go first and those in `cut` get narrower;
+        elsewhere nothing is left out."""
+        made = import_module("cronlease.cli.table").lines(heading, list(rows), cut=cut, spare=spare)
+        return iter(made)
 
     def bar(self, said: str) -> "AbstractContextManager[Bar]":
         """How far a verb is, on a terminal: its `tell(said, done, of)` says more; gone when the block ends."""

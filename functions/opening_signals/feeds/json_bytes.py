@@ -9,7 +9,7 @@ import codecs
 import re
 from typing import Any
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 
 _MARK = "\ufdd0"  # no character, and none ever: nobody writes it, and who does loses it as well
 _MARKED = re.compile(r"\ufdd0|\\u[fF][dD][dD]0")

@@ -7,12 +7,12 @@ from typing import Any
 
 import ijson
 
-from opening_signals.errors import Unusable
+from opening_signals.errors import FeedError, Unusable
 from opening_signals.feeds.dates import moment
 from opening_signals.feeds.json_bytes import Cleaner, LongTexts, spoiled
 from opening_signals.feeds.json_items import Items
 from opening_signals.feeds.kind import Patience, fields_of
-from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.feeds.model import Opening, Source
 from opening_signals.feeds.spec import Expression, Feed, found
 
 PRESETS = Path(__file__).with_name("presets")

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
+from opening_signals.errors import FeedError
 from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE
-from opening_signals.feeds.model import FeedError
 
 Event = tuple[str, Any]
 _DEEPEST = 500

@@ -6,8 +6,8 @@ never look like one without openings.
 
 from typing import Any, Protocol
 
-from opening_signals.errors import Unusable
-from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.errors import FeedError, Unusable
+from opening_signals.feeds.model import Opening, Source
 
 # What an item may cost while it is built: its characters, and NODE for each value. A value may take 300 bytes as a
 # Python object, whatever is in it.

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
-from opening_signals.errors import FeedError as FeedError
 from opening_signals.feeds import sanitize
 from opening_signals.feeds.spec import Feed
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from xml.parsers import expat
 
+from opening_signals.errors import FeedError
 from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE, Patience
-from opening_signals.feeds.model import FeedError
 
 _PIECE = 64 * 1024
 _DEEPEST = 100

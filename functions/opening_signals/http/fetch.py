@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import httpx2
 
-from opening_signals.feeds.model import FeedError, Source
+from opening_signals.errors import FeedError
+from opening_signals.feeds.model import Source
 from opening_signals.http import network
 from opening_signals.http.body import PIECE, Body
 
