@@ -8,5 +8,6 @@
     feeds/                      the kinds of feed, from bytes to openings: pure
     settings, errors            small values
 
-Knows nothing of HTTP triggers, schedules or leases; of cronlease only what a Run offers, and the loader of statements.
+Knows nothing of HTTP triggers, schedules or leases; of cronlease only what a Run offers, and its
+loader of SQL.
 """

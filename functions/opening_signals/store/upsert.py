@@ -54,15 +54,15 @@ class Staging:
         self._request_id = request_id
         self._source = source
         self._position = 0
-        self._current: dict[bytes, Any] = {}
+        self._stored_pages: dict[bytes, Any] = {}  # fingerprints by digest
 
     async def add(self, conn: AsyncConnection[Any], openings: Sequence[Opening]) -> None:
         """Stages in full only the openings that are not stored exactly so; of the others the keys."""
         if self.pages == 0:
-            self._current = await _current_pages(conn, self._source)
+            self._stored_pages = await _pairs(conn, "current_pages", {"source": self._source})
         latest = {opening.external_id: opening for opening in openings}
         page = self._page(latest)
-        page["fingerprint"] = self._current.get(page["digest"])
+        page["fingerprint"] = self._stored_pages.get(page["digest"])
         if page["fingerprint"] is None:
             places, page["fingerprint"] = await _row(conn, "compare_page", page)
             keys = list(latest)
@@ -109,28 +109,15 @@ async def merge(
     inserted = updated = reopened = closed = 0
     if any(differs for _, differs in staged.values()):
         inserted, updated = await _row(conn, "write_openings", run)
-    in_sync = await _in_sync(conn, run)
+    in_sync = await _pairs(conn, "sources_in_sync", run)
     fetched = sum(in_sync.values())
     if rest := [source for source in pages if source not in in_sync]:
-        run |= {"sources": rest, "closing": [source for source in rest if source not in unsure]}
-        seen, reopened, closed = await _row(conn, "close_and_reopen", run)
+        closing = [source for source in rest if source not in unsure]
+        seen, reopened, closed = await _row(conn, "close_and_reopen", run | {"sources": rest, "closing": closing})
         fetched += seen
-        in_sync |= await _in_sync(conn, run)
-    await conn.execute(QUERIES["remember_pages"], run | {"sources": list(in_sync)}, prepare=False)
+    await conn.execute(QUERIES["remember_pages"], run, prepare=False)
     await conn.execute(QUERIES["delete_staged_pages"], run)
     return Merged(fetched, inserted, updated + reopened, closed)
-
-
-async def _current_pages(conn: AsyncConnection[Any], source: str) -> dict[bytes, Any]:
-    """The fingerprints of the pages that are known to be stored, by digest."""
-    cursor = await conn.execute(QUERIES["current_pages"], {"source": source}, prepare=False)
-    return dict(await cursor.fetchall())
-
-
-async def _in_sync(conn: AsyncConnection[Any], run: dict[str, Any]) -> dict[str, int]:
-    """The sources whose open openings are exactly what was staged of them, and how many they are."""
-    cursor = await conn.execute(QUERIES["sources_in_sync"], run, prepare=False)
-    return dict(await cursor.fetchall())
 
 
 def _array(texts: Sequence[str]) -> str:
@@ -141,8 +128,12 @@ def _array(texts: Sequence[str]) -> str:
     return f'{{"{joined}"}}'
 
 
+async def _pairs(conn: AsyncConnection[Any], query: str, params: dict[str, Any]) -> dict[Any, Any]:
+    return dict(await (await conn.execute(QUERIES[query], params, prepare=False)).fetchall())
+
+
+# Never a prepared plan: one made while a table was empty would read all of it for every page.
 async def _row(conn: AsyncConnection[Any], query: str, params: dict[str, Any]) -> Any:
-    # Never a plan from another time: one made while a table was empty would read all of it for every page.
     row = await (await conn.execute(QUERIES[query], params, prepare=False)).fetchone()
     assert row is not None, "an aggregate answers one row"
     return row

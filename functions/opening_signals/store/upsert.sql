@@ -58,17 +58,8 @@ left join (
 
 -- name: stage_openings
 copy public.opening_staging (
-  request_id,
-  source,
-  position,
-  external_id,
-  title,
-  organization,
-  location,
-  url,
-  posted_at,
-  payload,
-  content_hash
+  request_id, source, position,
+  external_id, title, organization, location, url, posted_at, payload, content_hash
 )
 from stdin
 
@@ -77,14 +68,8 @@ insert into public.opening_staging_pages (
   request_id, source, position, external_ids, differing, digest, openings, fingerprint
 )
 values (
-  %(request_id)s,
-  %(source)s,
-  %(position)s,
-  %(external_ids)s,
-  %(differing)s,
-  %(digest)s,
-  %(openings)s,
-  %(fingerprint)s
+  %(request_id)s, %(source)s, %(position)s, %(external_ids)s,
+  %(differing)s, %(digest)s, %(openings)s, %(fingerprint)s
 )
 
 -- name: staged_pages
@@ -236,8 +221,8 @@ select
 from turned
 
 -- name: remember_pages
--- The staged pages of these sources, which are exactly what is stored, replace those that were remembered before.
--- A page that is remembered already is not written again.
+-- The staged pages of these sources replace those that were remembered before. A page that is remembered already is
+-- not written again. Whether they are what is stored, current_pages decides when it is needed.
 with staged as materialized (
   select source, digest, openings, fingerprint
   from public.opening_staging_pages
@@ -250,9 +235,9 @@ forgotten as (
     and not exists (select from staged s where s.source = p.source and s.digest = p.digest)
 )
 insert into public.opening_pages (source, digest, openings, fingerprint)
-select s.source, s.digest, s.openings, s.fingerprint
-from staged s
-where not exists (select from public.opening_pages p where p.source = s.source and p.digest = s.digest)
+select source, digest, openings, fingerprint
+from staged
+on conflict (source, digest) do nothing
 
 -- name: delete_staged_pages
 delete from public.opening_staging_pages
