@@ -6,7 +6,7 @@ cronlease's command line finds them by their entry points and gives them its Too
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain, islice
@@ -35,12 +35,16 @@ _PAGE = 1000
 _NO_SOURCES = "There are no sources yet: name a TOML file with a [[source]] in CRONLEASE_SOURCES."
 
 
-def _duration(ctx: click.Context, _: click.Parameter, text: str) -> timedelta:
-    toolbox: Toolbox = ctx.obj
-    length = toolbox.duration(text)
-    if not length:
-        raise click.BadParameter("it must be longer than nothing")
-    return length
+def _duration(flag: str, **more: Any) -> Callable[[Any], Any]:
+    """An option whose value reaches the command as `within`."""
+
+    def read(ctx: click.Context, _: click.Parameter, text: str) -> timedelta:
+        length: timedelta = ctx.obj.duration(text)
+        if not length:
+            raise click.BadParameter("it must be longer than nothing")
+        return length
+
+    return click.option(flag, "within", show_default=True, callback=read, **more)
 
 
 @contextmanager
@@ -58,15 +62,7 @@ def _connection(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
 
 
 @click.command("signals")
-@click.option(
-    "--since",
-    "within",
-    default="24h",
-    show_default=True,
-    metavar="90m|24h|7d",
-    callback=_duration,
-    help="How far back.",
-)
+@_duration("--since", default="24h", metavar="90m|24h|7d", help="How far back.")
 @click.option("--source", default=None, metavar="NAME", help="Only the openings of this source.")
 @click.option(
     "--limit",
@@ -132,15 +128,7 @@ def sources() -> None:
 
 @sources.command("check")
 @click.option("--source", "name", default=None, metavar="NAME", help="Only this one.")
-@click.option(
-    "--timeout",
-    "within",
-    default="3m",
-    show_default=True,
-    metavar="30s|3m",
-    callback=_duration,
-    help="How long each source may take.",
-)
+@_duration("--timeout", default="3m", metavar="30s|3m", help="How long each source may take.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
 @click.pass_obj
 def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_json: bool) -> None:

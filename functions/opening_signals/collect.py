@@ -4,7 +4,7 @@ Whatever a source does ends in a Collected, never in an exception: the others go
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -153,12 +153,12 @@ class _Collection:
 
     async def _read(self, items: Callable[[], Iterable[Any]]) -> None:
         """Parses in a thread, so that the requests that arrive meanwhile are answered."""
-        await _in_thread(partial(self._accept, items))
-        while page := self._buffer.page():
+        for page in await _in_thread(partial(self._accept, items)):
             await self._take(page)
 
-    def _accept(self, items: Callable[[], Iterable[Any]]) -> None:
-        result = self._result
+    def _accept(self, items: Callable[[], Iterable[Any]]) -> list[list[Opening]]:
+        """The pages that these items completed."""
+        result, pages = self._result, []
         repairs: list[str] = []
         for item in items():
             result.items += 1
@@ -174,10 +174,12 @@ class _Collection:
                 else:
                     self._refuse_the_same_page(opening)
                     self._duplicates.add(opening.external_id)
-                    self._buffer.add(opening)
+                    if page := self._buffer.add(opening):
+                        pages.append(page)
                     if repairs:
                         result.repaired.update(repairs)
             repairs.clear()
+        return pages
 
     def _refuse_the_same_page(self, opening: Opening) -> None:
         """A server that does not know the paging parameter answers with its first page for ever."""
@@ -191,28 +193,23 @@ class _Collection:
 
 
 class PageBuffer:
-    """Openings on their way to `take`. Where their pages end depends on the openings alone, so that a feed that has
-    not changed has the same pages again."""
+    """Gathers openings into pages. Where a page ends depends on the openings alone, so that an unchanged feed has the
+    same pages again."""
 
     def __init__(self) -> None:
-        self._pages: deque[list[Opening]] = deque()
-        self._last: list[Opening] = []
+        self._page: list[Opening] = []
         self._size = 0
 
-    def add(self, opening: Opening) -> None:
-        self._last.append(opening)
+    def add(self, opening: Opening) -> list[Opening] | None:
+        """The page, if this opening completes it."""
+        self._page.append(opening)
         self._size += sum(map(getsizeof, opening))
-        if len(self._last) >= PAGE or self._size >= PAGE_SIZE:
-            self._pages.append(self.rest())
-
-    def page(self) -> list[Opening] | None:
-        """The oldest page that is complete, once."""
-        return self._pages.popleft() if self._pages else None
+        return self.rest() if len(self._page) >= PAGE or self._size >= PAGE_SIZE else None
 
     def rest(self) -> list[Opening]:
-        """Those of no complete page, once."""
-        rest, self._last, self._size = self._last, [], 0
-        return rest
+        """What no complete page holds; the buffer is empty afterwards."""
+        page, self._page, self._size = self._page, [], 0
+        return page
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:

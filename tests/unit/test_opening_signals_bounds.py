@@ -156,8 +156,7 @@ def pages(openings: Iterable[Opening], monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(collect, "PAGE", 10)
     buffer, sizes = collect.PageBuffer(), []
     for each in openings:
-        buffer.add(each)
-        while page := buffer.page():
+        if page := buffer.add(each):
             sizes.append(len(page))
     return [*sizes, len(buffer.rest())]
 

@@ -96,11 +96,11 @@ class ByNextUrl(Paging):
         return (self.next,)
 
     def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:  # noqa: ARG002
-        said = found.get(self.next)
-        if said in (None, "", False):
+        address = found.get(self.next)
+        if address in (None, "", False):
             return None
         try:
-            after = urljoin(url, said) if isinstance(said, str) else ""
+            after = urljoin(url, address) if isinstance(address, str) else ""
             here, there = urlsplit(url), urlsplit(after)
             usable = (
                 there.scheme in ("http", "https") and there.port != 0 and after.isprintable() and " " not in after
