@@ -79,14 +79,14 @@ class JsonReader(Reader):
         spec = self._spec
         if not self._items.listed:
             raise FeedError(f"its JSON has no list `{spec.items.removesuffix('item').rstrip('.') or 'at its top'}`")
-        if spec.marker and spec.marker not in self._items.found:
+        if spec.marker and spec.marker not in self._items.values:
             raise FeedError(f"its JSON has no `{spec.marker}`")
         if not self._count and not self._may_be_empty:
             raise FeedError("it has no items, as a board has that is not there")
         return items
 
     def next_url(self, items_on_page: int) -> str | None:
-        return self._spec.paging.following(self._url, items_on_page, self._items.found)
+        return self._spec.paging.following(self._url, items_on_page, self._items.values)
 
     def push(self, piece: bytes, *, final: bool = False) -> list[Any]:
         try:

@@ -66,7 +66,7 @@ class Kind(Protocol):
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         """None when the item is skipped on purpose. ValueError, its `reason` to be counted, when it is no good;
-        `repairs` gets the reasons of what had to be left out or mended."""
+        `repairs` gets the reasons of what had to be left out or repaired."""
 
 
 def fields_of(item: Any, otherwise: str) -> dict[str, Any]:

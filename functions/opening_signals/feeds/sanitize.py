@@ -29,7 +29,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, 
 
 
 def key(value: Any) -> str:
-    """The id; ValueError when it is none."""
+    """The id; ValueError when it cannot be used."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise ValueError("external_id: is missing")
     if not isinstance(value, str):
@@ -53,7 +53,7 @@ def title(value: Any, repairs: list[str]) -> str:
 
 
 def text(name: str, value: Any, repairs: list[str]) -> str | None:
-    """A text of bounded length; a blank one is none."""
+    """A text of bounded length; None for a blank one."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -135,7 +135,7 @@ def canonical(item: Any) -> str:
 
 
 def _repaired(item: Any, repairs: list[str], depth: int) -> Any:
-    """The item without the texts' broken characters, and null for a number that is none."""
+    """The item without the texts' broken characters, and null for NaN and infinity."""
     if depth > _DEEPEST:
         raise ValueError("is nested too deep")
     if isinstance(item, str):

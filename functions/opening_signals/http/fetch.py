@@ -32,7 +32,7 @@ _HEADERS = {"User-Agent": "cronlease-opening-signals/0.1", "Accept-Encoding": "g
 
 
 class Validators(NamedTuple):
-    """What a source said of its page's version; sent again, an unchanged page costs one 304."""
+    """The version of a page as its source names it. Sent again, an unchanged page costs one 304."""
 
     etag: str | None = None
     last_modified: str | None = None
