@@ -46,6 +46,7 @@ grant execute on function
   public.renew_refresh_lock,
   public.finish_refresh_run,
   public.release_refresh_lock,
+  public.prune_refresh_history,
   public.schedule_action,
   public.read_refresh_status,
   public.opening_fingerprint

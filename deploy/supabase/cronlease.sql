@@ -25,6 +25,7 @@ declare
     'abandon_refresh_run', 'acquire_refresh_lock', 'args_mistake', 'assert_lease', 'claim_due_refresh',
     'delete_refresh', 'due_refreshes', 'end_refresh_holder', 'ensure_schedule', 'finish_refresh_run',
     'hold_idle_refresh', 'is_band', 'keep_first_seen_at', 'opening_fingerprint', 'pause_refresh',
+    'prune_refresh_history',
     'read_refresh_status', 'readable_args', 'recover_stale_dispatches', 'refresh_lock_key', 'refresh_skip_reason',
     'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action', 'take_due_refresh',
     'take_refresh_lock', 'unlock_refresh'

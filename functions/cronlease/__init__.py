@@ -9,7 +9,7 @@ schema/, never by Python.
     db/                             connections, one typed function per SQL function, and migration/
     process/                        how the process ends, and what its children may not do
     observe/                        logs without secrets, OpenTelemetry, check-ins
-    settings, cadence, outcome, errors      small values that every room may use
+    settings, readers, arguments, cadence, outcome, errors      small values that every room may use
     cli/, emulator/, embedded/, testing     for people; a deployed function imports none of them before it needs it
 
 Imports point from the top of this list downwards; import-linter checks that (pyproject.toml).
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cronlease.cadence import Every
+    from cronlease.db.action_lock import try_acquire_action_lock
     from cronlease.db.schedule import schedule_action
     from cronlease.decorators import action, scheduled
     from cronlease.errors import AlreadyThere, LeaseLost, StillRunning, TimeIsUp
@@ -42,6 +43,7 @@ __all__ = [
     "run_once",
     "schedule_action",
     "scheduled",
+    "try_acquire_action_lock",
 ]
 
 # Imported when asked for: a job's helper, or a test runner that finds our plugin, pays for what it uses.
@@ -59,6 +61,7 @@ _HOMES = {
     "run_once": "run.execution",
     "schedule_action": "db.schedule",
     "scheduled": "decorators",
+    "try_acquire_action_lock": "db.action_lock",
 }
 
 

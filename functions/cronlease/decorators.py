@@ -86,7 +86,7 @@ def _registered(
             "backoff": Every.parse(backoff) if backoff else None,
         }
         if how := os.environ.get("CRONLEASE_EMULATED"):
-            from cronlease.emulated_times import Times
+            from cronlease.process.emulated import Times
 
             times = Times(**times).shortened(how, settings)._asdict()
         job = Job.of(function, settings, name=name, has_row=has_row, **times)

@@ -1,7 +1,7 @@
-"""Environment -> frozen Settings, checked once at the start: what cannot hold together refuses to start.
+"""Environment -> Settings, checked once at the start: contradictory settings stop startup.
 
-A limit that was not set is derived from the lease; only limits that were set can be refused. A plain dataclass, not
-a pydantic model: importing pydantic would be a fifth of the time to the first answer of a cold start.
+A limit that was not set is derived from the lease; only limits that were set can be refused. Settings is a NamedTuple
+and not a pydantic model: importing pydantic would take a fifth of the time to the first answer of a cold start.
 """
 
 import os
@@ -9,23 +9,16 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from cronlease.cadence import Backoff, Every, duration, written
-from cronlease.callers import audience, emails, tokens, web_address
+from cronlease.readers import audience, emails, number, one_of, ping_address, positive, tokens, web_address
 
 PREFIX = "CRONLEASE_"
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 # Each is set by a platform: Cloud Run, Kubernetes, Lambda, Azure Functions, Vercel, Render, Fly, Railway, Heroku.
 PLATFORM_MARKS = (
-    *(
-        "K_SERVICE",
-        "CLOUD_RUN_JOB",
-        "KUBERNETES_SERVICE_HOST",
-        "AWS_LAMBDA_FUNCTION_NAME",
-        "FUNCTIONS_WORKER_RUNTIME",
-    ),
-    *("VERCEL", "RENDER", "FLY_APP_NAME", "RAILWAY_ENVIRONMENT", "DYNO"),
+    *("K_SERVICE", "CLOUD_RUN_JOB", "KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME"),
+    *("FUNCTIONS_WORKER_RUNTIME", "VERCEL", "RENDER", "FLY_APP_NAME", "RAILWAY_ENVIRONMENT", "DYNO"),
 )
 _EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
@@ -36,7 +29,7 @@ _SHORTEST_RETENTION = timedelta(hours=1)
 
 
 class SettingsError(ValueError):
-    """A setting a person must mend; the text is one sentence that says how."""
+    """A setting that a person must correct; the text is one sentence that says how."""
 
 
 class Limits(NamedTuple):
@@ -111,7 +104,7 @@ class Settings(NamedTuple):
         return Backoff(band, self.backoff_growth, self.backoff_cap or max(timedelta(hours=6), band.high))
 
     def check(self, lease: timedelta | None = None, backoff: Every | None = None) -> None:
-        """Raises the sentence for the first pair that cannot hold together, for one function's own values."""
+        """Raises SettingsError for the first pair that contradict each other, for one function's own values."""
         lease, band = lease or self.lease, backoff or self.backoff
         if lease < timedelta(seconds=1):
             raise SettingsError(f"CRONLEASE_LEASE is {written(lease)}: a lease is at least 1s")
@@ -144,12 +137,12 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         "on_platform": any(env.get(mark) for mark in PLATFORM_MARKS),
     }
     for name, read in _READERS.items():
-        # What a caller sends is in CRONLEASE_TOKEN, too: only who checks tokens minds what it is like.
+        # A caller's token is in CRONLEASE_TOKEN, too: validate only where this process checks tokens.
         if name == "token" and values.get("auth") != "token":
             continue
         if text := env.get(PREFIX + name.upper()):
             values[name] = _read(PREFIX + name.upper(), text, read)
-    # A timeout of 0 is how the platform writes that there is none.
+    # The platform writes 0 for no timeout.
     if "max_run" not in values and env.get("CLOUD_RUN_TIMEOUT_SECONDS", "0") not in ("0", ""):
         name = "CLOUD_RUN_TIMEOUT_SECONDS"
         values["max_run"] = _read(name, env[name], lambda seconds: duration(seconds + "s"))
@@ -170,69 +163,30 @@ def _read(name: str, text: str, read: Callable[[str], Any]) -> Any:
         raise SettingsError(f"{name}: {error}") from None
 
 
-def _number(least: float, most: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise ValueError(f"{text!r} is not a number from {least:g} to {most:g}")
-        return number
-
-    return read
-
-
-def _positive(text: str) -> timedelta:
-    if not (length := duration(text)):
-        raise ValueError(f"{text!r} is no time at all: write a longer one, or leave it out")
-    return length
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"{text!r} is not one of {', '.join(words)}")
-        return text
-
-    return read
-
-
-def _ping_address(text: str) -> str:
-    """A secret: the sentence must not repeat it."""
-    try:
-        # Asked for a port to read it: whatever else is wrong with an address is found before a run has to send to it.
-        if text.isascii() and urlsplit(web_address(text)).port != 0:
-            return text
-    except ValueError:
-        pass
-    raise ValueError("it is not an address that starts with https:// or http:// and has no user and no white space")
-
-
 _READERS: dict[str, Callable[[str], Any]] = {
     "lease": duration,
     "every": Every.parse,
     "backoff": Every.parse,
-    "backoff_growth": _number(1, 10),
+    "backoff_growth": number(1, 10),
     "backoff_cap": duration,
-    "max_run": _positive,
-    "acquire_timeout": _positive,
-    "retention": _positive,
+    "max_run": positive,
+    "acquire_timeout": positive,
+    "retention": positive,
     "dispatch_pause": duration,
-    "drain_seconds": _number(0, 3600),
-    "announce_seconds": _number(0, 3600),
-    "auth": _one_of("none", "iam", "oidc", "token"),
+    "drain_seconds": number(0, 3600),
+    "announce_seconds": number(0, 3600),
+    "auth": one_of("none", "iam", "oidc", "token"),
     "token": tokens,
     "token_file": Path,
     "oidc_audience": audience,
     "oidc_emails": emails,
     "oidc_issuer": web_address,
     "oidc_keys_url": web_address,
-    "allow_force": lambda text: _one_of("0", "1")(text) == "1",
-    "ping_url": _ping_address,
-    "pooler": _one_of("auto", "none", "transaction"),
-    "migrate": _one_of("auto", "never"),
-    "log_level": _one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+    "allow_force": lambda text: one_of("0", "1")(text) == "1",
+    "ping_url": ping_address,
+    "pooler": one_of("auto", "none", "transaction"),
+    "migrate": one_of("auto", "never"),
+    "log_level": one_of("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 
 

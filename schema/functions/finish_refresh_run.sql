@@ -28,6 +28,7 @@ as $$
 declare
   v_now timestamptz;
   v_id integer;
+  v_runs bigint;
   v_done boolean := p_status in ('success', 'partial');
   v_most interval := case when p_status = 'failed' then interval '400 days' else interval '3650 days' end;
   v_delay interval := case when p_delay > v_most then v_most else coalesce(p_delay, interval '0') end;
@@ -82,8 +83,8 @@ begin
       abandoned = 0,
       run_count = s.run_count + 1
   where s.id = v_id
-  returning p_status, s.next_run_at
-  into status, next_run_at;
+  returning p_status, s.next_run_at, s.run_count
+  into status, next_run_at, v_runs;
 
   update public.refresh_runs r
   set status = p_status,
@@ -97,7 +98,15 @@ begin
       next_run_at = finish_refresh_run.next_run_at
   where r.request_id = p_request_id;
 
-  if (
+  if v_runs % 100 = 0 then
+    begin
+      -- Names that never finish again leave history behind, too.
+      perform public.prune_refresh_history(p_retention => v_retention, p_limit => 100);
+    exception
+      -- Old rows are no reason for a run not to end.
+      when others then null;
+    end;
+  elsif (
     select old.started_at
     from public.refresh_runs old
     where old.function_name = p_function_name
@@ -105,14 +114,18 @@ begin
     limit 1
   ) < v_now - v_retention then
     delete from public.refresh_runs r
-    where r.request_id in (
-      select old.request_id
-      from public.refresh_runs old
-      where old.function_name = p_function_name
-        and old.started_at < v_now - v_retention
-        and old.request_id <> p_request_id
-      order by old.fence
-      limit 100
+    where r.request_id = any (
+      array(
+        select old.request_id
+        from public.refresh_runs old
+        where old.function_name = p_function_name
+          and old.started_at < v_now - v_retention
+          and old.request_id <> p_request_id
+        order by old.fence
+        limit 100
+        -- Whoever deletes them already gets there first.
+        for update skip locked
+      )
     );
   end if;
 end

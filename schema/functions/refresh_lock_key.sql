@@ -10,5 +10,6 @@ as $$
     when 'create' then 2
     -- Of a fenced transaction: it shows whose backend has the row locked.
     when 'write' then 4
+    when 'prune' then 5
   end
 $$;

@@ -122,7 +122,7 @@ def test_with_debug_the_driver_s_own_frames_are_shown(tmp_path: Path, verb: str)
     cronlease = Shell(DOWN, tmp_path)
     err = cronlease.quickly("--debug", verb)[2]
     assert "psycopg.OperationalError: " in err
-    assert "in connect_plain" in err
+    assert "in connect_sync" in err
     assert "opensesame" not in err
     # One that the driver cannot read it would quote.
     cronlease.environment["DATABASE_URL"] = "postgresql://me:opensesame@[::1/none"

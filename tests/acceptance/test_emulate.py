@@ -116,6 +116,7 @@ def test_one_sees_a_success_not_due_and_locked_within_half_a_minute(data_dir: Pa
     assert password not in said
 
 
+@pytest.mark.thorough
 def test_a_signal_stops_everything_in_order_and_the_next_one_need_not_wait_until_it_is_due(
     data_dir: Path, port: int
 ) -> None:
@@ -383,9 +384,8 @@ def test_chaos_over_too_few_runs_fails_and_says_why(data_dir: Path, port: int, d
     assert (
         "\n  times         every 10m..15m, lease 3s, backoff 2s..4s (shortened from every 10m..15m, lease 5m" in said
     )
-    assert (
-        "\n  violations  0\n  this verdict proves nothing: only 1 real run; most hits came before it was due" in said
-    )
+    # How many real runs there were depends on which faults came first.
+    assert "\n  violations  0\n  this verdict proves nothing: " in said
     assert kept_log(said)
 
 

@@ -104,6 +104,7 @@ def test_every_answer_carries_a_request_id_of_its_own(served: Served) -> None:
         (b'{"args": {"a": "\\ud800"}}', 400, "args"),
         (b'{"args": {"a": 1e999}}', 400, "args"),
         (b'{"args": {"a": NaN}}', 400, "not JSON"),
+        (b'{"args": {"a": 0.12345678901234567890}}', 400, "more digits than a number here can have"),
         (b'{"speed": 9}', 400, "speed"),
         (b"{", 400, "not JSON"),
         (b"\xff\xfe", 400, "not JSON"),

@@ -173,7 +173,10 @@ def test_the_schema_is_found_in_an_installed_package(tmp_path: Path) -> None:
 
     shutil.copytree(FUNCTIONS / "cronlease", tmp_path / "cronlease")
     shutil.copytree(FUNCTIONS.parent / "schema", tmp_path / "cronlease" / "schema")
-    probe = "from cronlease import migrate as m; print(m.__file__, [f.name for f in m.schema_files('migrations')])"
+    probe = (
+        "from cronlease.db.migration import migrate as m;"
+        " print(m.__file__, [f.name for f in m.schema_files('migrations')])"
+    )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     ended = subprocess.run(
         [sys.executable, "-c", probe], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True

@@ -9,8 +9,10 @@ from uuid import UUID, uuid4
 
 import uvloop
 
-from cronlease.db.connection import Database, ask_plain
-from cronlease.db.functions import Claim, Finish, Query, acquire_refresh_lock, finish_refresh_run
+from cronlease.db.ask import ask_sync
+from cronlease.db.connection import Database
+from cronlease.db.functions import Claim, Finish, acquire_refresh_lock, finish_refresh_run
+from cronlease.db.queries import Query
 from cronlease.outcome import Counts, Status
 from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
 
@@ -48,7 +50,7 @@ def on_a_plain_connection(bench: Bench, rounds: int, times: int) -> None:
 
         def claim_and_finish() -> None:
             request_id = uuid4()
-            ask_plain(conn, finish(request_id, ask_plain(conn, claim(request_id))))
+            ask_sync(conn, finish(request_id, ask_sync(conn, claim(request_id))))
 
         backend = [conn.info.backend_pid]
         variants = {BASE: measured(two_updates, times, backend), OURS: measured(claim_and_finish, times, backend)}

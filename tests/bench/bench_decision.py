@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from cronlease.db.connection import ask_plain
-from cronlease.db.functions import Claim, Query, acquire_refresh_lock
+from cronlease.db.ask import ask_sync
+from cronlease.db.functions import Claim, acquire_refresh_lock
+from cronlease.db.queries import Query
 from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
 
 FUNCTION = "public.acquire_refresh_lock"
@@ -38,7 +39,7 @@ def over_the_wire(conn: psycopg.Connection[Any], times: int) -> dict[str, Measur
     return {
         "select 1": ask("select 1"),
         "the decision": ask(asked.text, asked.params),
-        "  with the query built and read": measured(lambda: ask_plain(conn, query()), times, backend),
+        "  with the query built and read": measured(lambda: ask_sync(conn, query()), times, backend),
         "  four of its columns": ask(asked.text.replace("select * from", SHORT), asked.params),
         "  parameters as text": ask(asked.text, as_text),
         "  two parameters": ask(BARE.replace(f"'{NAME}'", "%s").replace("gen_random_uuid()", "%s"), [NAME, uuid4()]),

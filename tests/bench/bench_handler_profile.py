@@ -22,7 +22,7 @@ from starlette.requests import Request
 from cronlease.db.connection import Database
 from cronlease.db.functions import acquire_refresh_lock
 from cronlease.job import Hit, Job
-from cronlease.run.attempt import claim
+from cronlease.run.attempt import Attempt, claim
 from cronlease.run.execution import run_once
 from cronlease.settings import load
 from tests.bench.side_by_side import NAME, ROOT, Bench, Cost, Measure, alternate, cores, cpu_of, database, pin, show
@@ -73,6 +73,9 @@ def layers(bench: Bench) -> dict[str, Step]:
     def query() -> Any:
         return acquire_refresh_lock(NAME, uuid4(), limits.lease, backoff=job.backoff.band.high)
 
+    def attempt() -> Attempt:
+        return Attempt(NAME, uuid4(), "manual", limits, time.monotonic())
+
     async def one(text: str, params: Any = None) -> None:
         async with pool.connection() as conn:
             await (await conn.execute(text, params)).fetchone()
@@ -82,7 +85,7 @@ def layers(bench: Bench) -> dict[str, Step]:
         "select 1 on the pool": lambda: one("select 1"),
         "the query on the pool": lambda: one(asked.text, asked.params),
         "database.ask, query built": lambda: pool.ask(query()),
-        "claim": lambda: claim(NAME, uuid4(), query(), pool, settings, limits.acquire, ()),
+        "claim": lambda: claim(attempt(), query(), pool, settings, ()),
         "run_once": lambda: run_once(job, Hit(), pool, settings),
         "the target, with a Request": lambda: target(Request(scope(), receive, send)),
         "the whole ASGI app": lambda: app(scope(), receive, send),

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from cronlease.observe import logs
-from cronlease.run.attempt import say_unreadable
+from cronlease.run.attempt import log_unreadable
 from tests.deploy.jobs import DEPLOY
 from tests.deploy.test_scripts import ENVIRONMENT, deploy, flags
 from tests.deploy.test_terraform import parsed, resources
@@ -50,7 +50,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 def test_it_finds_a_schedule_that_cannot_be_read_and_no_other_skip(stream: io.StringIO) -> None:
-    say_unreadable("tick", uuid4(), "no database")
+    log_unreadable("tick", uuid4(), "no database")
     logs.log(logging.INFO, "Skipped tick: locked", action="run_skipped", reason="locked", function="tick")
     logs.log(logging.ERROR, "tick did not end well", action="run_failed", function="tick")
     assert [matches(json.loads(line)) for line in stream.getvalue().splitlines()] == [True, False, False]

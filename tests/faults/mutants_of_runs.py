@@ -5,6 +5,7 @@ from tests.faults.mutants import AND_NO_LOCK, CLOCK, FENCE, GONE, HOLDER, LOCK, 
 from tests.schema import test_acquire as acquire
 from tests.schema import test_finish as finish
 from tests.schema import test_lease as lease
+from tests.schema import test_prune as prune
 
 _RECORDED = "\n      and r.status in ('success', 'partial', 'failed', 'interrupted')"
 _FINISH: list[Guard] = [
@@ -92,15 +93,48 @@ _FINISH: list[Guard] = [
     ),
     (
         "a run forgets itself",
-        "\n        and old.request_id <> p_request_id",
+        "\n          and old.request_id <> p_request_id",
         GONE,
         finish.test_a_run_older_than_the_retention_keeps_its_own_record,
     ),
     (
         "a run forgets the history of others",
-        "old.function_name = p_function_name\n        and",
+        "old.function_name = p_function_name\n          and",
         GONE,
         finish.test_finish_deletes_at_most_a_hundred_old_runs_of_its_own_function,
+    ),
+]
+
+_PRUNE: list[Guard] = [
+    (
+        "a run in progress is deleted",
+        "r.status <> 'running'",
+        "true",
+        prune.test_a_run_that_is_recorded_as_running_is_never_deleted,
+    ),
+    (
+        "the newest run of a row is deleted",
+        "newer.fence > r.fence",
+        "newer.fence >= r.fence",
+        prune.test_old_runs_of_every_name_are_deleted_and_the_newest_of_a_name_with_a_row_stays,
+    ),
+    (
+        "a name that is gone keeps its history",
+        "or not exists (select from public.refresh_schedule s where s.function_name = r.function_name)",
+        "",
+        prune.test_one_shots_that_completed_long_ago_are_deleted_with_their_runs,
+    ),
+    (
+        "the retention has no lower bound",
+        "greatest(coalesce(p_retention, interval '30 days'), interval '1 hour')",
+        "p_retention",
+        prune.test_one_call_deletes_a_bounded_number_and_an_hour_is_always_kept,
+    ),
+    (
+        "those behind the ones that stay have no turn",
+        "array[v_oldest, v_oldest + random() * (v_before - v_oldest)]",
+        "array[v_oldest]",
+        prune.test_runs_that_must_stay_do_not_shield_those_behind_them,
     ),
 ]
 
@@ -154,6 +188,7 @@ _RELEASE: list[Guard] = [
 
 ALL = [
     *mutants_of("finish_refresh_run", "finish", _FINISH),
+    *mutants_of("prune_refresh_history", "prune", _PRUNE),
     *mutants_of("assert_lease", "assert", _ASSERT),
     *mutants_of("renew_refresh_lock", "renew", _RENEW),
     *mutants_of("release_refresh_lock", "release", _RELEASE),

@@ -9,6 +9,7 @@ import os
 import platform
 import random
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,6 +101,16 @@ def of(config: pytest.Config) -> Profile:
         known = Profile(config.getoption("--profile"), random.randrange(2**32) if seed is None else seed)
         config.cronlease_profile = known  # type: ignore[attr-defined]
     return known
+
+
+def one_in(number: int, cases: Iterable[Any]) -> list[Any]:
+    """The cases of a parametrised test, of which the quick profile runs only one in so many."""
+    return [case if place % number == 0 else thorough(case) for place, case in enumerate(cases)]
+
+
+def thorough(*case: Any) -> Any:
+    """A case of a parametrised test that the quick profile leaves out."""
+    return pytest.param(*case, marks=pytest.mark.thorough)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:

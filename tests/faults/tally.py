@@ -15,6 +15,7 @@ if "UNGUARDED" in os.environ:
 async def tick(run: Run) -> None:
     async with run.connection() as conn:
         row = await (await conn.execute("select n from tally")).fetchone()
+        assert row is not None, "there is a tally"
     await asyncio.sleep(float(run.args.get("sleep", 0)))
     async with run.commit() as conn:
         await conn.execute("update tally set n = %s", [row[0] + 1])

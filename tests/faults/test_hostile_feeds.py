@@ -57,6 +57,7 @@ def scales(web: Web, *arguments: str) -> Iterator[Scales]:
         yield Scales(process, web)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(3600)
 def test_a_hostile_feed_costs_little_memory_and_no_more_than_its_time(web: Web, profile: Profile) -> None:
     size = profile.n("P21") * MB

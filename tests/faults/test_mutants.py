@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from tests.conftest import Server
 from tests.faults import mutants_of_bounds, mutants_of_claims, mutants_of_operators, mutants_of_runs
 from tests.faults.mutants import Mutant
+from tests.faults.profile import one_in
 from tests.faults.scene import sql
 from tests.schema.calls import acquire, schedule
 from tests.schema.test_skip import SKIPPED
@@ -81,7 +82,7 @@ def scratch(embedded_server: Server) -> Iterator[Scratch]:
     embedded_server.drop(name)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.says)
+@pytest.mark.parametrize("mutant", one_in(4, MUTANTS), ids=lambda mutant: mutant.says)
 def test_a_wall_without_that_guard_is_noticed(scratch: Scratch, mutant: Mutant) -> None:
     scratch.green(mutant.killer)
     scratch.mend(mutant)

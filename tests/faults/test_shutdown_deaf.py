@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.processes import serving_as
+from tests.faults.profile import thorough
 from tests.faults.scene import Hit
 from tests.integration.conftest import Room, wait_until
 
@@ -45,13 +46,13 @@ def held(room: Room, name: str) -> bool:
     ("kind", "name"),
     [
         ("functions-framework", "sleeps"),
-        ("uvicorn", "refuses"),
-        ("worker", "sleeps"),
         ("worker", "refuses"),
         ("run-due", "sleeps"),
-        ("functions-framework", "holds"),
-        ("worker", "queries"),
-        ("worker", "insists"),
+        thorough("uvicorn", "refuses"),
+        thorough("worker", "sleeps"),
+        thorough("functions-framework", "holds"),
+        thorough("worker", "queries"),
+        thorough("worker", "insists"),
     ],
 )
 def test_a_run_that_does_not_listen_is_interrupted_in_time(room: Room, tmp_path: Path, kind: str, name: str) -> None:
@@ -80,7 +81,7 @@ def test_a_run_that_does_not_listen_is_interrupted_in_time(room: Room, tmp_path:
         assert served.process.returncode == 0
 
 
-@pytest.mark.parametrize("name", ["refuses", "delegates", "holds"])
+@pytest.mark.parametrize("name", ["refuses", thorough("delegates"), thorough("holds")])
 def test_what_a_job_leaves_behind_does_not_keep_run_due_alive(room: Room, tmp_path: Path, name: str) -> None:
     schedule(room, name)
     environment = {

@@ -129,6 +129,7 @@ def test_a_frozen_holder_is_replaced_wherever_it_stands(
     )
 
 
+@pytest.mark.thorough
 def test_where_nobody_ends_it_a_holder_that_waits_for_its_client_is_not_replaced(
     dsns: dict[str, str], tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 
-from cronlease.db.action_lock import try_acquire_action_lock
+from cronlease import try_acquire_action_lock
 from tests.integration.conftest import Room
 
 

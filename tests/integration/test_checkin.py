@@ -108,7 +108,7 @@ def test_a_run_that_another_one_follows_says_nothing_of_its_end(room: Room, moni
             raise AssertionError("not reached")
 
     def be_told(run: Run) -> None:
-        run._lease.stop_at = 0.0
+        run._lease.interrupt()
         run.check()
 
     assert enter(room, be_told, monitor).failed is FailReason.INTERRUPTED

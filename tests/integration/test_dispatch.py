@@ -220,7 +220,9 @@ def test_an_action_has_its_own_lease_and_times(actions: Actions) -> None:
                 " where function_name = %s",
                 [run.function],
             )
-            leases.append((await cursor.fetchone())[0])
+            row = await cursor.fetchone()
+            assert row is not None
+            leases.append(row[0])
 
     actions.add("long", look, lease=timedelta(hours=2))
     actions.schedule("a", "long")

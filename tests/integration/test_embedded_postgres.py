@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronlease.embedded.cluster import password_file
+from cronlease.embedded.cluster import free_port, password_file
 from cronlease.embedded.server import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir, wheel_bin_dir
 
 ROOT = os.geteuid() == 0
@@ -170,8 +170,8 @@ def test_a_port_that_was_taken_meanwhile_is_tried_again(data_dir: Path, monkeypa
     from cronlease.embedded import server
 
     with ExitStack() as stack, EmbeddedPostgres.start(data_dir, fsync=False) as busy:
-        ports = [busy.port, server._free_port()]
-        monkeypatch.setattr(server, "_free_port", lambda: ports.pop(0))
+        ports = [busy.port, free_port()]
+        monkeypatch.setattr(server, "free_port", lambda: ports.pop(0))
         second = stack.enter_context(EmbeddedPostgres.start(data_dir.with_name("second"), fsync=False))
         assert second.owned
         assert second.port != busy.port

@@ -122,7 +122,8 @@ def test_savepoints_undo_a_part_of_a_block(room: Room) -> None:
 def test_what_a_job_sets_on_its_connection_does_not_reach_the_next(room: Room) -> None:
     async def job(run: Run) -> None:
         for lend in (run.connection, run.transaction):
-            async with lend() as conn:
+            async with lend() as lent:
+                conn: psycopg.AsyncConnection[Any] = lent
                 assert conn.row_factory is not dict_row
                 conn.row_factory, conn.cursor_factory = dict_row, psycopg.AsyncClientCursor
                 assert await (await conn.execute("select 1 as one")).fetchone() == {"one": 1}

@@ -18,7 +18,7 @@ import pytest
 from cronlease import Run
 from cronlease.cli.database import EmbeddedDatabase
 from cronlease.db.connection import Database
-from cronlease.db.functions import Query
+from cronlease.db.queries import Query
 from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.job import Job
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status

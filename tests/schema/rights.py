@@ -19,6 +19,7 @@ RUNNER = (
     f"select public.renew_refresh_lock({THEIRS}, p_fence => 1, p_lease => '5 minutes')",
     f"select public.finish_refresh_run({THEIRS}, p_fence => 1, p_status => 'success')",
     f"select public.release_refresh_lock({THEIRS})",
+    "select public.prune_refresh_history()",
     # What acquire_refresh_lock needs of its caller.
     "select function_name, (schedule).args from public.refresh_rows",
     "select public.refresh_skip_reason(s.schedule, gen_random_uuid(), false, now()) from public.refresh_rows s",

@@ -10,6 +10,7 @@ import pytest
 
 from cronlease.cli.drift import drift
 from cronlease.db.migration.migrate import MigrationError, create_if_absent, migrate, schema_files
+from tests.faults.profile import one_in
 from tests.schema.calls import acquire, call, finish, make_due, one
 from tests.schema.older_tables import ADOPTED, PLAIN, REFUSED
 
@@ -67,7 +68,7 @@ def one_winner(dsn: str, name: str) -> bool:
         return sum(pool.map(ask, range(4))) == 1
 
 
-@pytest.mark.parametrize("case", ADOPTED)
+@pytest.mark.parametrize("case", one_in(4, ADOPTED))
 def test_an_older_database_is_adopted_with_every_row_and_runs(case: str, empty_dsn: str) -> None:
     older(empty_dsn, ADOPTED[case])
     with psycopg.connect(empty_dsn) as conn:
@@ -99,7 +100,7 @@ def test_an_older_database_is_adopted_with_every_row_and_runs(case: str, empty_d
     assert one_winner(empty_dsn, (names or [NAME])[0])
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", one_in(4, REFUSED))
 def test_what_cannot_be_adopted_is_refused_and_left_as_it_was_and_the_sentence_helps(
     case: str, empty_dsn: str
 ) -> None:
@@ -128,10 +129,10 @@ def test_what_cannot_be_adopted_is_refused_and_left_as_it_was_and_the_sentence_h
 def test_migrate_says_that_the_function_now_answers_a_row(empty_dsn: str) -> None:
     older(empty_dsn, "")
     said: list[str] = []
-    migrate(empty_dsn, noted=said.append)
+    migrate(empty_dsn, note=said.append)
     assert [line for line in said if ".acquired" in line] == [
         "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`"
     ]
     said.clear()
-    migrate(empty_dsn, noted=said.append)
+    migrate(empty_dsn, note=said.append)
     assert [line for line in said if ".acquired" in line] == []

@@ -6,7 +6,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from cronlease.db.functions import interval
+from cronlease.db.queries import interval
 from tests.schema.calls import one
 
 # What PostgreSQL 14 takes for one number of an interval.

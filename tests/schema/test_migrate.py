@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cronlease.db.migration import migrate as module
+from cronlease.db.migration import migrate as migrate_module
+from cronlease.db.migration import schema_files as schema_files_module
 from cronlease.db.migration.migrate import MigrationError, SchemaFile, create_if_absent, migrate, schema_files
 from tests.conftest import Server
 from tests.schema.calls import acquire, call, finish, one
@@ -30,6 +31,12 @@ def role(server: Server) -> Iterator[str]:
         admin.execute(sql.SQL("create role {} login password 'secret'").format(sql.Identifier(name)))
         yield name
         admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def serve(files: Callable[[str], list[SchemaFile]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts other files into the place of schema/."""
+    for module in (migrate_module, schema_files_module):
+        monkeypatch.setattr(module, "schema_files", files)
 
 
 def state(dsn: str) -> dict[str, list[Any]]:
@@ -80,6 +87,7 @@ def test_migrating_twice_applies_nothing_the_second_time(empty_dsn: str) -> None
     assert works(empty_dsn)
 
 
+@pytest.mark.thorough
 def test_twenty_processes_may_migrate_at_once(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each is forked from one that has imported all of it, which needs the path in its environment.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
@@ -108,7 +116,7 @@ def test_a_migration_that_changed_after_it_was_applied_is_refused_by_name(
             files[-1] = SchemaFile(files[-1].name, files[-1].text + "-- one more word\n")
         return files
 
-    monkeypatch.setattr(module, "schema_files", changed)
+    serve(changed, monkeypatch)
 
     with pytest.raises(MigrationError, match=f"migration {ALL[-1]} was changed after it was applied"):
         migrate(dsn)
@@ -125,7 +133,7 @@ def test_a_migration_that_fails_changes_nothing_and_says_why(
             files.append(SchemaFile("9999_broken", "create table public.must_not_stay (); select 1/0"))
         return files
 
-    monkeypatch.setattr(module, "schema_files", failing)
+    serve(failing, monkeypatch)
     for url in (dsn, empty_dsn):
         before = state(url)
         with pytest.raises(MigrationError, match="division by zero"):
@@ -142,7 +150,7 @@ def test_a_new_migration_is_applied_to_a_database_that_has_the_others(
             files.append(SchemaFile("9999_more", "create table public.more ()"))
         return files
 
-    monkeypatch.setattr(module, "schema_files", grown)
+    serve(grown, monkeypatch)
 
     assert migrate(dsn) == ["9999_more"]
     assert migrate(dsn) == []
@@ -155,7 +163,7 @@ def test_the_hash_of_a_migration_does_not_depend_on_line_ends(tmp_path: Any, mon
         (tmp_path / "schema" / "migrations" / f"{file.name}.sql").write_bytes(text)
     expected = [file.hash for file in schema_files("migrations")]
 
-    monkeypatch.setattr(module, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(schema_files_module, "_PACKAGE", tmp_path)
 
     assert [file.hash for file in schema_files("migrations")] == expected
 

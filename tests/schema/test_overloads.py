@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.db import functions, schedule
-from cronlease.db.connection import ask_plain
-from cronlease.db.functions import Query
+from cronlease.db import functions, queries, schedule
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query
 from cronlease.errors import Ambiguous
 from cronlease.outcome import Counts, Status
 from tests.schema.calls import one
@@ -86,11 +86,11 @@ def calls() -> list[Query[Any]]:
         functions.release_refresh_lock("job", due),
         functions.release_refresh_lock(None, due),
         functions.read_refresh_status(),
-        schedule.pause_refresh("job", "why"),
-        schedule.resume_refresh("job"),
-        schedule.unlock_refresh("job", due),
-        schedule.recover_stale_dispatches(lease),
-        schedule.delete_refresh("job"),
+        functions.pause_refresh("job", "why"),
+        functions.resume_refresh("job"),
+        functions.unlock_refresh("job", due),
+        functions.recover_stale_dispatches(lease),
+        functions.delete_refresh("job"),
     ]
 
 
@@ -104,7 +104,7 @@ def stranger(dsn: str, conn: psycopg.Connection) -> psycopg.Connection:
 def test_no_overload_of_a_stranger_is_called(conn: psycopg.Connection, stranger: psycopg.Connection) -> None:
     assert make_overloads(stranger, "") > 25
     for query in calls():
-        ask_plain(conn, query)
+        ask_sync(conn, query)
     schedule.schedule_action(conn, "another", "job", args={"b": 2}, delay="1h", every="10m", replace=True)
 
 
@@ -112,11 +112,11 @@ def test_one_that_fits_as_well_as_ours_stops_a_call_and_is_not_called_either(
     conn: psycopg.Connection, stranger: psycopg.Connection
 ) -> None:
     """With a default for every argument some calls are ambiguous: they fail, and nothing runs."""
-    ask_plain(conn, functions.ensure_schedule("job"))
+    ask_sync(conn, functions.ensure_schedule("job"))
     make_overloads(stranger, "default null")
     for query in calls():
         with suppress(Ambiguous):
-            ask_plain(conn, query)
+            ask_sync(conn, query)
 
 
 def test_an_untyped_call_would_be_a_strangers(conn: psycopg.Connection, stranger: psycopg.Connection) -> None:
@@ -133,6 +133,6 @@ def test_the_types_that_are_sent_are_those_of_the_functions(conn: psycopg.Connec
     for name, names, types in conn.execute(OURS).fetchall():
         if name in asked:
             for argument, kind in zip(names, types, strict=True):
-                if argument in functions._TYPES:
-                    assert functions._TYPES[argument] == spelt.get(kind, kind), f"{name} {argument}"
+                if argument in queries._TYPES:
+                    assert queries._TYPES[argument] == spelt.get(kind, kind), f"{name} {argument}"
     assert one(conn, "select count(*) from pg_proc where proname = any (%s)", [list(asked)]) == len(asked)

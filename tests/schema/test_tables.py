@@ -74,7 +74,7 @@ def test_each_change_is_named_and_migrate_puts_it_back(dsn: str, conn: psycopg.C
     assert drift(conn).fix.startswith("run `cronlease migrate`")
 
     notes: list[str] = []
-    assert migrate(dsn, noted=notes.append) == []
+    assert migrate(dsn, note=notes.append) == []
 
     assert len([note for note in notes if note.startswith("repaired: ")]) == len(PUT_BACK)
     assert found(conn) == []
@@ -121,7 +121,7 @@ def test_a_rule_that_somebody_added_is_named_and_stops_no_upgrade(dsn: str, conn
         "index one of refresh_runs forbids what we write",
     ]
     notes: list[str] = []
-    migrate(dsn, noted=notes.append)
+    migrate(dsn, note=notes.append)
     assert notes[: len(sentences)] == sentences
     for sentence in sentences:
         conn.execute(sentence.split("`")[1])
@@ -212,6 +212,6 @@ def test_a_role_that_may_make_no_temporary_tables_can_still_migrate_what_is_ours
         ).fetchall():
             conn.execute(sql.SQL(text).format() + role)
         notes: list[str] = []
-        assert migrate(make_conninfo(dsn, user=stranger, password="secret"), noted=notes.append) == []
+        assert migrate(make_conninfo(dsn, user=stranger, password="secret"), note=notes.append) == []
         assert [note for note in notes if note.startswith("the tables were not compared: permission denied")]
         conn.execute(sql.SQL("drop owned by {} cascade").format(role))

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from cronlease.cli.backends import Backend
+from cronlease.cli.commands.explain import sentences
 from cronlease.cli.format import in_words, relative
-from cronlease.cli.rows import Look, PastRun, Schedule
-from cronlease.cli.sentences import explain
-from cronlease.cli.table import lines, shown
+from cronlease.cli.rows import Details, PastRun, Schedule
+from cronlease.cli.table import lines, one_line
 
 NOW = datetime(2026, 12, 24, 18, tzinfo=UTC)
 REQUEST = "b0e84cf1-f696-41c7-a123-e918b0f5d7b7"
@@ -23,7 +23,7 @@ def said(
     *runs: PastRun, known: set[str] | None = None, backends: list[Backend] | None = None, **row: Any
 ) -> list[str]:
     schedule = Schedule(**{"function_name": "prune", "state": "pending", "due": False, "action": "tidy", **row})
-    return explain(Look(NOW, schedule, list(runs), {}, backends or []), known, "main.py")
+    return sentences(Details(NOW, schedule, list(runs), {}, backends or []), known, "main.py")
 
 
 def past(status: str, error: str | None = None) -> PastRun:
@@ -171,7 +171,7 @@ def test_a_length_is_said_as_a_person_would(length: timedelta, words: str) -> No
 
 
 def test_a_name_cannot_write_on_the_terminal() -> None:
-    assert shown("a\x1b[2J\nb\tc") == "a?[2J b c"
+    assert one_line("a\x1b[2J\nb\tc") == "a?[2J b c"
     heading, rule, row = lines(("name", "error"), [("x" * 50, "\x07" + "y" * 60)])
     assert rule.startswith("-" * 40 + "  ")
     assert row == "x" * 39 + "…  ?" + "y" * 60

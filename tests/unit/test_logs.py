@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cronlease.observe import logs
+from cronlease.observe.redact import hide, redact, storable
 
 
 class Terminal(io.StringIO):
@@ -135,7 +136,7 @@ def test_a_level_below_the_configured_one_is_silent() -> None:
     ],
 )
 def test_a_password_never_passes(text: str) -> None:
-    assert "s3cret!" not in logs.redact(text)
+    assert "s3cret!" not in redact(text)
 
 
 def test_the_configured_password_is_taken_out_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +150,7 @@ def test_the_configured_password_is_taken_out_wherever_it_stands(monkeypatch: py
 
 
 def test_a_bearer_token_never_passes() -> None:
-    assert "eyJhbGciOi" not in logs.redact("it sent bearer eyJhbGciOi.e30.x")
+    assert "eyJhbGciOi" not in redact("it sent bearer eyJhbGciOi.e30.x")
 
 
 @pytest.mark.parametrize(
@@ -163,18 +164,18 @@ def test_a_bearer_token_never_passes() -> None:
     ],
 )
 def test_a_text_without_a_secret_stays_as_it_is(text: str) -> None:
-    assert logs.redact(text) == text
+    assert redact(text) == text
 
 
 def test_a_secret_that_is_cut_off_at_the_end_of_a_long_text_is_still_recognised() -> None:
     text = "x" * 1980 + " postgresql://me:s3cret!@host/db"
-    assert "s3" not in logs.storable(text)
+    assert "s3" not in storable(text)
 
 
 def test_what_is_hidden_by_name_is_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_hidden", set())
-    logs.hide("a-token-from-a-file")
-    assert logs.redact("said a-token-from-a-file aloud") == "said *** aloud"
+    monkeypatch.setattr("cronlease.observe.redact._hidden", set())
+    hide("a-token-from-a-file")
+    assert redact("said a-token-from-a-file aloud") == "said *** aloud"
 
 
 @pytest.mark.parametrize(
@@ -195,4 +196,4 @@ def test_where_runs_check_in_is_a_secret_but_a_functions_name_in_it_is_not(
     address: str, said: str, left: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEASE_PING_URL", address)
-    assert logs.redact(said) == left
+    assert redact(said) == left

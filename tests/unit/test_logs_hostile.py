@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronlease.observe import logs
+from cronlease.observe.redact import cut, redact, storable
 
 # What the patterns look for, and what makes an attempt of each of them begin and fail.
 WORDS = ("a", "A1", "://", ":", "@", "?", "#", " ", "/", "'", '"', "=", "<", ".", "password", "pwd='", "passwd=")
@@ -58,7 +59,7 @@ def stream() -> Iterator[io.StringIO]:
 
 @pytest.mark.parametrize("text", MADE_TO_BE_SLOW.values(), ids=MADE_TO_BE_SLOW)
 def test_what_is_made_to_be_slow_is_not(text: str) -> None:
-    assert seconds(lambda: logs.redact(text)) < SECONDS
+    assert seconds(lambda: redact(text)) < SECONDS
 
 
 @settings(max_examples=40, deadline=None)
@@ -66,7 +67,7 @@ def test_what_is_made_to_be_slow_is_not(text: str) -> None:
 def test_redacting_takes_time_in_proportion_to_the_text(start: str, unit: list[str], end: str) -> None:
     once = "".join(unit)
     text = start + once * (80_000 // len(once)) + end
-    assert seconds(lambda: logs.redact(text)) < SECONDS
+    assert seconds(lambda: redact(text)) < SECONDS
 
 
 @pytest.mark.parametrize("way", ["A", "a://x:", "password "])
@@ -82,7 +83,7 @@ def test_an_error_of_a_megabyte_is_cut_before_it_is_looked_at(way: str, stream: 
     assert max(len(line["message"]), len(line["field"])) <= 8_000
     assert len(line["exception"]) <= 32_000
     assert "ValueError" in line["exception"]
-    assert seconds(lambda: logs.storable(text)) < SECONDS
+    assert seconds(lambda: storable(text)) < SECONDS
 
 
 SECRETS = (
@@ -100,18 +101,18 @@ SECRETS = (
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_a_cut_never_shows_half_a_secret(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_hidden", {"s3cret!s3cret!"} if "ours" in text else set())
+    monkeypatch.setattr("cronlease.observe.redact._hidden", {"s3cret!s3cret!"} if "ours" in text else set())
     for size in range(1, len(text)):
-        said = logs.redact(logs.cut(text + " and more", size))
+        said = redact(cut(text + " and more", size))
         assert not any(piece in said for piece in ("s3", "scret", "cret!", "and s")), said
 
 
 def test_what_is_hidden_does_not_bring_the_cut_of_what_follows_into_sight() -> None:
     text = "postgresql://me:" + "x" * 3_900 + "@h/d postgresql://me:s3cret!" + "x" * 3_900 + "@h/d"
-    assert "s3" not in logs.storable(text)
-    assert "s3" not in logs.redact(logs.cut(text, 4_000))
+    assert "s3" not in storable(text)
+    assert "s3" not in redact(cut(text, 4_000))
 
 
 def test_a_long_text_without_a_secret_keeps_its_beginning() -> None:
-    assert logs.storable("ValueError: " + "A" * 80_000).startswith("ValueError: " + "A" * 1_900)
-    assert logs.cut("one two three", 9) == "one two t"
+    assert storable("ValueError: " + "A" * 80_000).startswith("ValueError: " + "A" * 1_900)
+    assert cut("one two three", 9) == "one two t"

@@ -1,15 +1,16 @@
 """Tables on a terminal: no line is longer than that is wide; elsewhere nothing is left out."""
 
 import io
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 
 from cronlease.cli.commands import status
-from cronlease.cli.glance import HEADING, Glance
 from cronlease.cli.main import Toolbox
 from cronlease.cli.rows import Schedule
+from cronlease.cli.status_rows import HEADING, Overview
 from cronlease.cli.table import lines
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -42,16 +43,20 @@ def test_the_widest_texts_are_cut_so_that_a_row_fits(monkeypatch: pytest.MonkeyP
     assert len(row) == 68
     assert "trigger" not in heading
     monkeypatch.setenv("COLUMNS", "20")
-    assert "refr" not in rows()[2]
-    assert rows()[2].startswith(f"{STARTED}  ref…  abandoned")
+    *_, row = rows()
+    assert row.startswith(f"{STARTED}  ref…  abandoned")
 
 
 def test_a_pipe_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert lines(RUNS, [RUN], cut=("name", "error"), spare=("trigger",))[2] == "  ".join(RUN)
+    *_, row = lines(RUNS, [RUN], cut=("name", "error"), spare=("trigger",))
+    assert row == "  ".join(RUN)
+    runs = [RUN, *([("", "n" * 30, "", "", "")] * 600), ("", "n" * 35, "", "", "e" * 99)]
+    *_, row = Toolbox().table(RUNS, runs, cut=("name", "error"))
+    assert row.split() == ["n" * 35, "e" * 99]
 
 
-def test_status_goes_without_the_columns_that_a_glance_can_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_leaves_out_its_spare_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_a_terminal(monkeypatch)
     row = Schedule(
         "refresh_opening_signals",
@@ -64,7 +69,7 @@ def test_status_goes_without_the_columns_that_a_glance_can_do_without(monkeypatc
         last_run_at=NOW - timedelta(minutes=3),
         last_error="TimeoutError: the feed did not answer",
     )
-    status._print(Glance(NOW, [(row, [1.0] * 12)], {}), False)
+    status._print(Overview(NOW, [(row, [1.0] * 12)], {}), False)
     heading, rule, shown = terminal.getvalue().splitlines()
     assert max(len(heading), len(rule), len(shown)) <= 80
     kept = [title for title in HEADING if title in heading]
@@ -85,3 +90,19 @@ def test_an_address_is_shown_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "45")
     *_, row = rows()
     assert row == f"{'t' * 39}…"
+
+
+def test_a_stream_of_any_length_is_passed_on_as_it_comes() -> None:
+    taken = 0
+
+    def rows() -> Iterator[list[str]]:
+        nonlocal taken
+        for number in range(10_000):
+            taken += 1
+            yield [str(number), "u" * (number // 100)]
+
+    shown = Toolbox().table(["number", "url"], rows(), cut=())
+    next(shown)
+    assert taken < 1000
+    *_, last = shown
+    assert last.split() == ["9999", "u" * 99], "the last column stays whole"

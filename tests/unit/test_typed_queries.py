@@ -8,8 +8,7 @@ import pytest
 from tests.schema.test_overloads import calls
 
 PACKAGE = Path(__file__).parents[2] / "functions" / "cronlease"
-# They call no function with a parameter; migrate prints one of them for a person to read.
-FILES = [path for path in sorted(PACKAGE.rglob("*.sql")) if not path.name.startswith("migrate_")]
+FILES = sorted(PACKAGE.rglob("*.sql"))
 UNTYPED = re.compile(r"%\(\w+\)s(?!::)")
 
 

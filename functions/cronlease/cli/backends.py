@@ -1,21 +1,22 @@
-"""Backends of the server that stand in the way of a schedule, and who can end them. Asks, and changes nothing."""
+"""Server processes that keep a schedule from running, and who can end them. Reads only."""
 
 import shlex
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease.cli.format import at, relative
-from cronlease.db.connection import ask_plain
-from cronlease.db.functions import Query
+from cronlease.cli.questions import questions_of
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 
+_ask = questions_of(__file__)
+
+
 class Backend(NamedTuple):
-    """One that holds the `row` in a fenced transaction after its lease, or the advisory lock of a `claim`. What it
-    waits for and since when is None where this role may not see it."""
+    """It holds the `row` in a fenced transaction after its lease, or the advisory lock of a `claim`. What it waits
+    for and since when is None where this role may not see it."""
 
     function_name: str
     holds: str
@@ -29,15 +30,16 @@ class Backend(NamedTuple):
     may_end: bool
 
 
-def in_the_way(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
+def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
     """Of one schedule, or of all."""
-    text = Path(__file__).with_name("backends.sql").read_text("utf-8")
-    found: list[dict[str, Any]] = ask_plain(conn, Query(text, {"name": name}, lambda row: row[0]))
     times = ("since", "now", "overdue_at")
-    return [Backend(**{**each, **{time: _read(each[time]) for time in times}}) for each in found]
+    return [
+        Backend(**{**row, **{time: row[time] and datetime.fromisoformat(row[time]) for time in times}})
+        for row in _ask(conn, "blocking_backends", name=name)
+    ]
 
 
-def standing(backend: Backend) -> str:
+def description(backend: Backend) -> str:
     """Which backend it is, and what it does."""
     which = f"backend {backend.pid} of the role {backend.role}"
     if backend.application:
@@ -48,7 +50,7 @@ def standing(backend: Backend) -> str:
     return f"{which}, which has been at work{since}" if since else which
 
 
-def ending(backend: Backend) -> str:
+def how_to_end(backend: Backend) -> str:
     """What ends it, and from when on that happens by itself."""
     by_hand = f"`select pg_terminate_backend({backend.pid})` as {backend.role} or as a superuser ends it"
     if backend.holds != "row":
@@ -61,7 +63,3 @@ def ending(backend: Backend) -> str:
     if backend.may_end:
         return f"{by_itself}`cronlease schedule unlock {shlex.quote(backend.function_name)}` ends it now"
     return by_itself + by_hand
-
-
-def _read(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)

@@ -1,3 +1,4 @@
+-- name: blocking_backends
 -- The backends that stand in the way of a schedule, or of any: those whose fenced transaction has its row locked after
 -- its lease, and those that keep the advisory lock of a claim for longer than a claim takes.
 select coalesce(jsonb_agg(to_jsonb(found) order by found.function_name, found.pid), '[]')

@@ -9,29 +9,30 @@ rights than to look.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.db.connection import ask_plain, send_plain
-from cronlease.db.functions import Query
+from cronlease.cli.questions import questions_of
+from cronlease.db.ask import send_sync
 from cronlease.db.migration import adopt
-from cronlease.db.migration.catalogue import made_by, wanted
-from cronlease.db.migration.difference import Difference as OfTable
-from cronlease.db.migration.migrate import (
+from cronlease.db.migration.catalogue import Difference as OfTable
+from cronlease.db.migration.catalogue import made_by_each
+from cronlease.db.migration.replace import closing_of, grants_of
+from cronlease.db.migration.schema_files import (
     SchemaFile,
     absent,
-    from_elsewhere,
     functions_and_views,
+    made_by,
+    newer_migrations,
     pending,
     record_of,
     schema_files,
 )
-from cronlease.db.migration.replace import closing_of, grants_of
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+_ask = questions_of(__file__)
 MIGRATE = "run `cronlease migrate` as the owner of the schema"
 REPAIR = (
     "a table is not as the migrations left it: put back by hand what is gone, or restore the table from a backup,"
@@ -74,8 +75,8 @@ class Drift(NamedTuple):
     def fix(self) -> str:
         if self.newer:
             return "install the version that made the database: to migrate with this one would be a step back"
-        can_be_made = all(found.can_be_made for found in self.differences) and all(
-            found.statements for found in self.tables
+        can_be_made = all(difference.can_be_made for difference in self.differences) and all(
+            difference.statements for difference in self.tables
         )
         return MIGRATE if can_be_made else REPAIR
 
@@ -84,8 +85,8 @@ class Drift(NamedTuple):
         return [
             *(f"migration {name} is of a newer version" for name in self.newer),
             *(f"migration {file.name} is missing" for file in self.migrations),
-            *(found.sentence for found in self.tables),
-            *(f"{found.file.name} {found.what}" for found in self.differences),
+            *(difference.sentence for difference in self.tables),
+            *(f"{difference.file.name} {difference.what}" for difference in self.differences),
         ]
 
     def script(self, *then: str) -> str:
@@ -97,14 +98,14 @@ class Drift(NamedTuple):
             parts += [f"-- {each.sentence}", *(f"{statement};" for statement in each.statements)]
         for file in self.migrations:
             parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
-        for found in self.differences:
-            parts += [f"-- {found.file.name} {found.what}", *(f"{each};" for each in found.before)]
-            parts.append(found.file.text.strip())
-        made = [found.file.name for found in self.differences if found.is_new]
+        for difference in self.differences:
+            parts += [f"-- {difference.file.name} {difference.what}", *(f"{each};" for each in difference.before)]
+            parts.append(difference.file.text.strip())
+        made = [difference.file.name for difference in self.differences if difference.is_new]
         if self.new or made:
             parts.append(f"{closing_of([*self.new, *made], self.new)};")
-        for found in self.differences:
-            parts += [f"{each};" for each in [*found.after, found.file.closing] if each]
+        for difference in self.differences:
+            parts += [f"{each};" for each in [*difference.after, difference.file.closing] if each]
         return "\n\n".join([*parts, *(text.strip() for text in then), "commit;"])
 
 
@@ -112,12 +113,12 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
     """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble. Without the ledger, which only
     the owner may read, it is about functions and views alone."""
     with _rolled_back(conn):
-        migrations, newer = (pending(conn), from_elsewhere(conn)) if ledger else ([], [])
+        migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
         tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
         files = functions_and_views()
-        found, refused = _as_they_are(conn, files)
-        differences = [each for file in files if (each := _compared(conn, file, found))]
+        definitions, refused = _definitions(conn, files)
+        differences = [each for file in files if (each := _compared(conn, file, definitions))]
         if not migrations:
             # No view looks at another, and every migration has been: what a file lacks is gone from a table.
             differences = [_judged(each, refused.get(each.file.name)) for each in differences]
@@ -127,26 +128,26 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
 
 def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
     """What migrate would do about the tables before the migrations that are missing, or refuse to."""
-    by = wanted(conn, schema_files("migrations"))
+    by = made_by_each(conn, schema_files("migrations"))
     names = {file.name for file in missing}
     seen = {name: parts for name, parts in by.items() if name not in names}
     return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]
 
 
-def _judged(found: Difference, refusal: str | None) -> Difference:
-    return found._replace(what=f"cannot be made: {refusal}", can_be_made=False) if refusal else found
+def _judged(difference: Difference, refusal: str | None) -> Difference:
+    return difference._replace(what=f"cannot be made: {refusal}", can_be_made=False) if refusal else difference
 
 
 @contextmanager
 def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
-    send_plain(conn, _OPENING)
+    send_sync(conn, _OPENING)
     try:
         yield
     finally:
         conn.rollback()
 
 
-def _as_they_are(
+def _definitions(
     conn: "Connection[Any]", files: list[SchemaFile]
 ) -> tuple[dict[tuple[str, bool], list[dict[str, str]]], dict[str, str]]:
     """By name, and whether it is present or wanted; and of those that cannot be made, why not."""
@@ -155,31 +156,29 @@ def _as_they_are(
     if _refusal(conn, "\n".join(texts.values())):
         # For one of them there is no table or column: it is not as its file says.
         refused = {name: why for name, text in texts.items() if (why := _refusal(conn, text))}
-    names = {"names": [file.name for file in files]}
-    text = Path(__file__).with_name("drift.sql").read_text("utf-8")
     by_place: dict[tuple[str, bool], list[dict[str, str]]] = {}
-    for row in ask_plain(conn, Query(text, names, lambda row: row[0])):
+    for row in _ask(conn, "definitions", names=[file.name for file in files]):
         by_place.setdefault((row["name"], row["present"]), []).append(row)
     return by_place, refused
 
 
 def _refusal(conn: "Connection[Any]", text: str) -> str:
     """Why that cannot be made, or nothing; the transaction then goes on as if nobody had tried."""
-    send_plain(conn, "savepoint before")
+    send_sync(conn, "savepoint before")
     try:
-        send_plain(conn, text)
+        send_sync(conn, text)
     except NotPermitted:
         raise
     except DatabaseTrouble as trouble:
-        send_plain(conn, "rollback to savepoint before")
+        send_sync(conn, "rollback to savepoint before")
         return str(trouble)
     return ""
 
 
 def _compared(
-    conn: "Connection[Any]", file: SchemaFile, found: dict[tuple[str, bool], list[dict[str, str]]]
+    conn: "Connection[Any]", file: SchemaFile, definitions: dict[tuple[str, bool], list[dict[str, str]]]
 ) -> Difference | None:
-    present, wanted = found.get((file.name, True), []), found.get((file.name, False), [])
+    present, wanted = definitions.get((file.name, True), []), definitions.get((file.name, False), [])
     if not present:
         return Difference(file, "is missing", [], [])
     if [row["text"] for row in present] == [row["text"] for row in wanted]:

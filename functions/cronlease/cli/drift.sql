@@ -1,3 +1,4 @@
+-- name: definitions
 -- Functions and views of these names as they stand and, made for the comparison in the schema for temporary things,
 -- as they should be. The text is what the server makes of one, without the schema that it is in; the shape is what
 -- cannot be replaced in place.

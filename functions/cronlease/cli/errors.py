@@ -3,7 +3,7 @@
 import click
 
 
-class Mistake(click.ClickException):
+class UsageError(click.ClickException):
     """One sentence; the exit status is that of a wrong command line."""
 
     exit_code = 2

@@ -1,8 +1,11 @@
-"""Times and lengths of time in words. Pure: what the time is now, the database says."""
+"""Times, lengths of time and counts as text: in words for a sentence, short for a column. Pure."""
 
 import shlex
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 
+_BARS = "▁▂▃▄▅▆▇█"
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _EXACT_BELOW = 10
 
@@ -14,7 +17,7 @@ def in_words(length: timedelta) -> str:
         return "less than a second"
     step = _step(exact)
     seconds = round(exact / step) * step
-    place, (unit, size) = next(found for found in enumerate(_UNITS) if seconds >= found[1][1])
+    place, (unit, size) = next(item for item in enumerate(_UNITS) if seconds >= item[1][1])
     words = counted(seconds // size, unit)
     if seconds % size:
         smaller, its_size = _UNITS[place + 1]
@@ -49,10 +52,36 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def beside(status: str | None, error: str | None) -> str:
-    """What an error says where its status stands beside it: not the status once more."""
+def short(length: timedelta) -> str:
+    """Such as 8s, 4m59s, 2h05m, 3d04h: at most two units, the smaller one always two digits wide."""
+    seconds = int(abs(length.total_seconds()))
+    for (unit, size), (smaller, its_size) in pairwise(_UNITS):
+        if seconds >= size:
+            return f"{seconds // size}{unit[0]}{seconds % size // its_size:02}{smaller[0]}"
+    return f"{seconds}s"
+
+
+def took(seconds: float) -> str:
+    """As exact as it matters: 0.08s, 3.2s, 4m59s."""
+    if seconds < 1:
+        return f"{seconds:.2f}s"
+    return f"{seconds:.1f}s" if seconds < 60 else short(timedelta(seconds=seconds))
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar per value, from zero to the greatest of them; equal ones are of middle height."""
+    if not values:
+        return ""
+    most, least = max(values), min(values)
+    if most == least:
+        return _BARS[len(_BARS) // 2 - 1] * len(values)
+    return "".join(_BARS[round(max(value, 0) / most * (len(_BARS) - 1))] for value in values)
+
+
+def without_status(status: str | None, error: str | None) -> str:
+    """The error for a place where its status is shown beside it."""
     return (error or "").removeprefix(f"{status}: ")
 
 
-def resume(name: str) -> str:
+def how_to_resume(name: str) -> str:
     return f"`cronlease schedule resume {shlex.quote(name)}` lets it run again"

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronlease.cadence import duration
-from cronlease.db.conninfo import advised, connect_plain
+from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration.migrate import MigrationError
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
-from cronlease.observe.logs import printable, redact
+from cronlease.observe.redact import printable, redact
 from cronlease.settings import Settings, SettingsError, load
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Toolbox:
     @contextlib.contextmanager
     def connection(self) -> "Iterator[Connection[Any]]":
         """To the configured database, else to the embedded one; in autocommit mode, closed when the block ends."""
-        with self.database_url() as url, contextlib.closing(connect_plain(url)) as conn:
+        with self.database_url() as url, contextlib.closing(connect_sync(url)) as conn:
             yield conn
 
     @contextlib.contextmanager
@@ -127,13 +127,13 @@ class Toolbox:
         spare: Sequence[str] = (),
     ) -> Iterator[str]:
         """The lines of a table. On a terminal the columns in `spare` go first and those in `cut` get narrower;
-        elsewhere nothing is left out."""
-        made = import_module("cronlease.cli.table").lines(heading, list(rows), cut=cut, spare=spare)
-        return iter(made)
+        elsewhere nothing is left out. Rows may be a stream of any length."""
+        made: Iterator[str] = import_module("cronlease.cli.table").lines(heading, rows, cut=cut, spare=spare)
+        return made
 
-    def bar(self, said: str) -> "AbstractContextManager[Bar]":
+    def bar(self, description: str) -> "AbstractContextManager[Bar]":
         """How far a verb is, on a terminal: its `tell(said, done, of)` says more; gone when the block ends."""
-        made: AbstractContextManager[Bar] = import_module("cronlease.cli.progress").bar(said)
+        made: AbstractContextManager[Bar] = import_module("cronlease.cli.progress").bar(description)
         return made
 
     def duration(self, text: str) -> timedelta:
@@ -150,8 +150,8 @@ class _Verbs(click.Group):
         return sorted({*super().list_commands(ctx), *_OURS, *entry_points(group=COMMANDS).names})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if found := super().get_command(ctx, cmd_name):
-            return found
+        if registered := super().get_command(ctx, cmd_name):
+            return registered
         if cmd_name in _OURS:
             module, _, attribute = _OURS[cmd_name].partition(":")
             command: click.Command = getattr(import_module(f"cronlease.cli.commands.{module}"), attribute)
@@ -173,8 +173,8 @@ class _Verbs(click.Group):
         placed = {name for verbs in _GROUPS.values() for name in verbs}
         others = tuple(name for name in self.list_commands(ctx) if name not in placed)
         for title, verbs in _GROUPS.items():
-            found = [(name, self.get_command(ctx, name)) for name in verbs or others]
-            if lines := [(name, verb.get_short_help_str(80)) for name, verb in found if verb is not None]:
+            commands = [(name, self.get_command(ctx, name)) for name in verbs or others]
+            if lines := [(name, verb.get_short_help_str(80)) for name, verb in commands if verb is not None]:
                 with formatter.section(title):
                     formatter.write_dl(lines)
 

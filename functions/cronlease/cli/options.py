@@ -1,20 +1,17 @@
 """What several verbs take: options, and how their values are read."""
 
-import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from unicodedata import category
 
 import click
 
+from cronlease import arguments
 from cronlease.cli.format import relative
 from cronlease.cli.source import choose
-from cronlease.triggers.request import unstorable
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -60,26 +57,16 @@ def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[s
     if text is None:
         return {}
     try:
-        given = json.loads(text, parse_constant=_no_constant, parse_float=_whole)
+        given = arguments.decode(text)
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f'not JSON ({error}): write \'{{"key": "value"}}\'') from None
     if not isinstance(given, dict):
         raise click.BadParameter('not a JSON object: write \'{"key": "value"}\'')
-    if why := unstorable(given):
-        raise click.BadParameter(why)
+    try:
+        arguments.encode(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
     return given
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _whole(number: str) -> float:
-    """Only what Python can hold as it is written: a run must not be given another number."""
-    read = float(number)
-    if not isinf(read) and Decimal(number) != Decimal(repr(read)):
-        raise ValueError(f"{number} has more digits than a number here can have, write it as text")
-    return read
 
 
 def text(_ctx: click.Context, _: click.Parameter, given: str | None) -> str | None:

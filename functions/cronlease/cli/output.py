@@ -9,9 +9,9 @@ from typing import Any, TextIO, cast
 
 import click
 
-from cronlease.cli.format import at, beside, relative, resume
+from cronlease.cli.format import at, how_to_resume, relative, without_status
 from cronlease.cli.rows import Schedule
-from cronlease.cli.table import shown
+from cronlease.cli.table import one_line
 from cronlease.observe import logs
 from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard
@@ -27,10 +27,10 @@ def as_json(document: Any) -> None:
 
 def text(line: str) -> None:
     """Only what is printable reaches the terminal."""
-    click.echo(shown(line))
+    click.echo(one_line(line))
 
 
-def say(document: dict[str, Any], sentence: str, *, in_json: bool) -> None:
+def answer(document: dict[str, Any], sentence: str, *, in_json: bool) -> None:
     """The answer of a verb, in the form asked for."""
     if in_json:
         as_json(document)
@@ -56,29 +56,29 @@ def next_run(row: Schedule, now: datetime) -> str:
     return f"due {relative(row.next_run_at, now)}" if row.next_run_at else "never due"
 
 
-def outcome(found: Outcome, *, in_json: bool, one_of_many: bool = False) -> None:
+def outcome(outcome: Outcome, *, in_json: bool, one_of_many: bool = False) -> None:
     """How a run here ended, in the form asked for. Of many only the last line says how to see more."""
     if in_json:
-        as_json(found.as_json())
+        as_json(outcome.as_json())
     else:
-        hint = _hint(found)
-        ended(_outcome_line(found), None if one_of_many and hint == WHERE else hint)
+        hint = _hint(outcome)
+        print_with_hint(_outcome_line(outcome), None if one_of_many and hint == WHERE else hint)
 
 
-def _hint(found: Outcome) -> str | None:
-    if found.skipped is SkipReason.PAUSED:
-        return resume(found.function)
-    if found.failed is FailReason.FAILED and not shows_where():
+def _hint(outcome: Outcome) -> str | None:
+    if outcome.skipped is SkipReason.PAUSED:
+        return how_to_resume(outcome.function)
+    if outcome.failed is FailReason.FAILED and not shows_where():
         return WHERE
     # How to force it is on the line itself.
-    return None if found.skipped is SkipReason.NOT_DUE else found.hint
+    return None if outcome.skipped is SkipReason.NOT_DUE else outcome.hint
 
 
-def ended(line: str, hint: str | None) -> None:
+def print_with_hint(line: str, hint: str | None) -> None:
     """The hint has a line of its own, under what it is about."""
     text(line)
     if hint:
-        click.echo(f"  {shown(hint)}")
+        click.echo(f"  {one_line(hint)}")
 
 
 def _outcome_line(outcome: Outcome) -> str:
@@ -88,8 +88,8 @@ def _outcome_line(outcome: Outcome) -> str:
     counts = [f"{name} {count}" for name, count in outcome.counts._asdict().items() if count is not None]
     then = [f"next run {at(outcome.next_run_at)}"] if outcome.next_run_at else []
     how = outcome.failed or outcome.status
-    said = ", ".join([f"{outcome.function}: {how} in {outcome.duration_ms / 1000:.2f} s", *counts, *then])
-    return f"{said}: {beside(how, outcome.error)}" if outcome.error else said
+    line = ", ".join([f"{outcome.function}: {how} in {outcome.duration_ms / 1000:.2f} s", *counts, *then])
+    return f"{line}: {without_status(how, outcome.error)}" if outcome.error else line
 
 
 def _until(outcome: Outcome) -> str:
@@ -102,7 +102,7 @@ def _until(outcome: Outcome) -> str:
 
 def spawned(door: str, document: dict[str, Any], *, in_json: bool) -> None:
     """For a process that a run has started: nothing is done, and that is said."""
-    say(document, f"{door}: skipped, {SkipReason.SPAWNED}: {spawn_guard.HINT}", in_json=in_json)
+    answer(document, f"{door}: skipped, {SkipReason.SPAWNED}: {spawn_guard.HINT}", in_json=in_json)
 
 
 def configure_logs(settings: Settings) -> None:
@@ -127,7 +127,7 @@ def _is_news(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR or fields.get("action") not in _SAID_BY_VERBS
 
 
-def told_to_stop(settings: Settings) -> None:
+def announce_stop(settings: Settings) -> None:
     """For a person who has pressed Ctrl-C and waits."""
     if sys.stderr.isatty():
         most = f"up to {settings.drain_seconds:g} s for the run in progress"

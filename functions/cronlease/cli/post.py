@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import click
 import httpx2
 
-from cronlease.callers import tokens
-from cronlease.cli.errors import Mistake
-from cronlease.cli.format import at, beside, counted, resume
-from cronlease.cli.table import shown
-from cronlease.observe.logs import redact
+from cronlease.cli.errors import UsageError
+from cronlease.cli.format import at, counted, how_to_resume, without_status
+from cronlease.cli.table import one_line
+from cronlease.observe.redact import redact
 from cronlease.outcome import Counts, SkipReason
+from cronlease.readers import tokens
 
 _IDENTITY = ["gcloud", "auth", "print-identity-token"]
 _IDENTITY_SECONDS = 60
@@ -35,9 +35,9 @@ class Answer(NamedTuple):
     def hint(self) -> str | None:
         """Not how to force a run over HTTP: --force does it."""
         if self.body.get("reason") == SkipReason.PAUSED:
-            return resume(str(self.body.get("function")))
-        said = self.body.get("hint")
-        return said if isinstance(said, str) and self.body.get("reason") != SkipReason.NOT_DUE else None
+            return how_to_resume(str(self.body.get("function")))
+        hint = self.body.get("hint")
+        return hint if isinstance(hint, str) and self.body.get("reason") != SkipReason.NOT_DUE else None
 
 
 def bearer(token: str | None, file: Path | None, *, identity: bool) -> str | None:
@@ -53,9 +53,9 @@ def bearer(token: str | None, file: Path | None, *, identity: bool) -> str | Non
         # An identity token is one, too; of several the first will do.
         return tokens(token)[0] if token else None
     except OSError as error:
-        raise click.ClickException(shown(f"the token file {file} cannot be read: {error.strerror}")) from None
+        raise click.ClickException(one_line(f"the token file {file} cannot be read: {error.strerror}")) from None
     except ValueError as error:
-        where = shown(str(file)) if file else "the token"
+        where = one_line(str(file)) if file else "the token"
         raise click.ClickException(f"{where} cannot be used: {_without_value(error)}") from None
 
 
@@ -74,7 +74,7 @@ def _identity_token() -> str:
         raise click.ClickException(f"gcloud did not give an identity token: {type(error).__name__}") from None
     if done.returncode != 0 or not done.stdout.strip():
         why = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-        raise click.ClickException(shown(redact(f"gcloud did not give an identity token: {why}")))
+        raise click.ClickException(one_line(redact(f"gcloud did not give an identity token: {why}")))
     return done.stdout.strip()
 
 
@@ -87,21 +87,23 @@ def post(url: str, body: dict[str, Any], token: str | None, timeout: timedelta) 
     try:
         response = httpx2.post(url, json=content, headers=headers, timeout=limits)
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
-        raise Mistake(shown(f"{redact(url)} is no address: write https://...")) from None
+        raise UsageError(one_line(f"{redact(url)} is no address: write https://...")) from None
     except httpx2.ReadTimeout:
-        raise click.ClickException(shown(f"{redact(url)} did not answer in time: it may still run")) from None
+        raise click.ClickException(one_line(f"{redact(url)} did not answer in time: it may still run")) from None
     except httpx2.HTTPError as error:
         why = str(error) or type(error).__name__
-        raise click.ClickException(shown(redact(f"{url} cannot be reached: {why}"))) from None
+        raise click.ClickException(one_line(redact(f"{url} cannot be reached: {why}"))) from None
     try:
-        said = response.json()
+        document = response.json()
     except ValueError:
-        said = None
-    if not isinstance(said, dict) or "ok" not in said:
+        document = None
+    if not isinstance(document, dict) or "ok" not in document:
         raise click.ClickException(
-            shown(f"{redact(url)} answered {response.status_code}, and not as a function of ours does: check the URL")
+            one_line(
+                f"{redact(url)} answered {response.status_code}, and not as a function of ours does: check the URL"
+            )
         )
-    return Answer(response.status_code, said)
+    return Answer(response.status_code, document)
 
 
 def answer_line(answer: Answer) -> str:
@@ -115,7 +117,7 @@ def answer_line(answer: Answer) -> str:
         until = _moment(body.get("locked_until") or body.get("next_run_at"))
         return f"{who}: skipped, {body.get('reason')}{f' until {until}' if until else ''}"
     if not body["ok"]:
-        error = beside(body.get("reason"), str(body.get("error")))
+        error = without_status(body.get("reason"), str(body.get("error")))
         return f"{who}: {body.get('reason')} ({answer.http_status}): {error}"
     counts = [f"{name} {body[name]}" for name in Counts._fields if body.get(name) is not None]
     then = _moment(body.get("next_run_at"))

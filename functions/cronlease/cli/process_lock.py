@@ -6,33 +6,31 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from filelock import FileLock, Timeout
-
 from cronlease.db.conninfo import place_of
 from cronlease.embedded.cluster import default_data_dir
+from cronlease.embedded.filelock import FileLock
 from cronlease.observe.logs import log
 from cronlease.settings import Settings
 
 
 @contextmanager
-def only_one(settings: Settings) -> Iterator[bool]:
-    """False when another process of this machine is at it, with the same database. Where the data directory cannot
-    be written there is no such lock, and it goes on without."""
+def process_lock(settings: Settings) -> Iterator[bool]:
+    """False while another process of this machine holds the lock for the same database. Without a data directory that
+    can be written there is no such lock, and the answer is True."""
     place = place_of(settings.database_url or "") if settings.has_database else "embedded"
     short = hashlib.sha256(place.encode()).hexdigest()[:12]
     directory = default_data_dir()
-    lock = FileLock(directory / f"run-due-{short}.lock", timeout=0)
+    lock, is_free = None, True
     try:
-        # Root's is entered by the account that PostgreSQL runs as.
+        # The account that PostgreSQL runs as has to enter root's directory.
         is_root = hasattr(os, "geteuid") and os.geteuid() == 0
         directory.mkdir(mode=0o755 if is_root else 0o700, parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        yield False
-        return
-    except (OSError, NotImplementedError) as error:
+        lock = FileLock.take(directory / f"run-due-{short}.lock")
+        is_free = lock is not None
+    except OSError as error:
         log(logging.WARNING, f"Going on without the lock file in {directory}: {error}", action="no_lock_file")
     try:
-        yield True
+        yield is_free
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()

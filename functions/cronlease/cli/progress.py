@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from cronlease.cli.table import shown
+from cronlease.cli.table import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -24,23 +24,23 @@ class Bar:
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
-    def show(self, said: str) -> None:
+    def show(self, description: str) -> None:
         if self._progress is None:
             return
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
-        self._progress.add_task(shown(said), total=None, count="")
+        self._progress.add_task(one_line(description), total=None, count="")
         self._timer = threading.Timer(_PATIENCE_SECONDS, self._appear)
         self._timer.daemon = True
         self._timer.start()
 
-    def tell(self, said: str, done: int = 0, of: int = 0) -> None:
+    def tell(self, description: str, done: int = 0, of: int = 0) -> None:
         """What is being done, and how much of it is; without a whole the bar only shows that it goes on."""
         if self._progress is None:
             return
         for task in self._progress.tasks:
             # Not by its own update: that takes a whole that is done for the end, and stops the clock.
-            task.description, task.completed, task.total = shown(said), done, of or None
+            task.description, task.completed, task.total = one_line(description), done, of or None
             task.fields["count"] = f"{done} of {of}" if of else ""
 
     def hide(self) -> None:
@@ -63,10 +63,10 @@ class Bar:
 
 
 @contextmanager
-def bar(said: str) -> Iterator[Bar]:
+def bar(description: str) -> Iterator[Bar]:
     """One for as long as the block lasts."""
     made = Bar()
-    made.show(said)
+    made.show(description)
     try:
         yield made
     finally:

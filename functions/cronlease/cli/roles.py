@@ -2,16 +2,15 @@
 nothing."""
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cronlease.db.connection import ask_plain
-from cronlease.db.functions import Query
+from cronlease.cli.questions import questions_of
 from cronlease.db.migration.migrate import schema_files
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+_ask = questions_of(__file__)
 RUNNER, READER = "cronlease_runner", "cronlease_reader"
 _GRANT = re.compile(r"^grant ([a-z, ]+?)\s+on(?: function)?\s+((?:public\.\w+[,\s]+)+)to (\w+);", re.MULTILINE)
 
@@ -26,26 +25,21 @@ def lacks(conn: "Connection[Any]", role: str, as_much_as: str) -> list[str] | No
         for privilege in privileges.split(", ")
         for name in re.findall(r"public\.(\w+)", names)
     ]
-    asked = {
-        "role": role,
-        "privileges": [privilege for privilege, _ in pairs],
-        "names": [name for _, name in pairs],
-    }
-    text = Path(__file__).with_name("roles.sql").read_text("utf-8")
-    found: list[str] | None = ask_plain(conn, Query(text, asked, lambda row: row[0]))
-    return found
+    privileges, names = [privilege for privilege, _ in pairs], [name for _, name in pairs]
+    lacking: list[str] | None = _ask(conn, "missing_grants", role=role, privileges=privileges, names=names)
+    return lacking
 
 
-def look(conn: "Connection[Any]") -> dict[str, list[str] | None]:
-    """Both of them, by name."""
+def missing_grants(conn: "Connection[Any]") -> dict[str, list[str] | None]:
+    """Of both roles, by name; None for a role that is missing."""
     return {role: lacks(conn, role, role) for role in (RUNNER, READER)}
 
 
-def sentences(found: dict[str, list[str] | None]) -> list[str]:
+def sentences(missing: dict[str, list[str] | None]) -> list[str]:
     """One for each role that is not as the file says."""
     return [
         f"role {role} is missing" if lacking is None else f"role {role} lacks {', '.join(lacking)}"
-        for role, lacking in found.items()
+        for role, lacking in missing.items()
         if lacking is None or lacking
     ]
 

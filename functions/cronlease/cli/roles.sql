@@ -1,3 +1,4 @@
+-- name: missing_grants
 -- What a role lacks of these privileges, on those of the objects that are there; null where there is no such role.
 select
   case

@@ -4,20 +4,19 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from cronlease.cli.backends import Backend, in_the_way
-from cronlease.cli.table import shown
-from cronlease.db.connection import ask_plain
-from cronlease.db.functions import Query
+from cronlease.cli.backends import Backend, blocking_backends
+from cronlease.cli.questions import questions_of
+from cronlease.cli.table import one_line
 from cronlease.errors import UnknownSchedule
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+_ask = questions_of(__file__)
 _TIMES = {"next_run_at", "last_run_at", "locked_until", "completed_at", "paused_at", "started_at", "finished_at"}
 
 
@@ -58,9 +57,9 @@ class PastRun(NamedTuple):
     error: str | None
 
 
-class Look(NamedTuple):
-    """One schedule, its newest runs, the backends in its way and what time it was in the database; `as_json` is all
-    that the database said of the schedule."""
+class Details(NamedTuple):
+    """One schedule, its newest runs, the backends in its way and the database's time; `as_json` is all that the
+    database answered about the schedule."""
 
     now: datetime
     schedule: Schedule
@@ -69,39 +68,41 @@ class Look(NamedTuple):
     backends: list[Backend]
 
 
-def look(conn: "Connection[Any]", name: str, *, runs: int = 5) -> Look:
+def read_details(conn: "Connection[Any]", name: str, *, runs: int = 5) -> Details:
     """Raises UnknownSchedule."""
-    found = ask_plain(conn, _query("schedule", {"name": name, "runs": runs}))
-    if found["schedule"] is None:
+    document = _ask(conn, "read_schedule", name=name, runs=runs)
+    if document["schedule"] is None:
         raise UnknownSchedule(name)
-    past = [PastRun(**{field: _read(field, run[field]) for field in PastRun._fields}) for run in found["runs"]]
-    now, schedule = datetime.fromisoformat(found["now"]), read_schedule(found["schedule"])
-    return Look(now, schedule, past, found, in_the_way(conn, name))
+    past = [PastRun(**{field: _value(field, run[field]) for field in PastRun._fields}) for run in document["runs"]]
+    now, schedule = datetime.fromisoformat(document["now"]), to_schedule(document["schedule"])
+    return Details(now, schedule, past, document, blocking_backends(conn, name))
 
 
-def listed(conn: "Connection[Any]", state: str | None, limit: int) -> tuple[datetime, list[Schedule], list[Any]]:
-    """What time it is, the schedules, and the same as the database wrote them."""
-    found = ask_plain(conn, _query("schedules", {"state": state, "limit": limit}))
-    return datetime.fromisoformat(found["now"]), list(map(read_schedule, found["schedules"])), found["schedules"]
+def list_schedules(
+    conn: "Connection[Any]", state: str | None, limit: int
+) -> tuple[datetime, list[Schedule], list[Any]]:
+    """The database's time, the schedules, and the same as the database wrote them."""
+    document = _ask(conn, "list_schedules", state=state, limit=limit)
+    rows = document["schedules"]
+    return datetime.fromisoformat(document["now"]), list(map(to_schedule, rows)), rows
 
 
 @contextmanager
-def known(conn: "Connection[Any]", name: str) -> Iterator[None]:
-    """An unknown name in the block ends the verb with a sentence that says which one may have been meant."""
+def explaining_unknown(conn: "Connection[Any]", name: str) -> Iterator[None]:
+    """An unknown name in the block ends the verb with a sentence that suggests a similar one."""
     try:
         yield
     except UnknownSchedule:
-        names: list[str] = ask_plain(conn, _query("names", {}))
-        near = difflib.get_close_matches(name, names, n=1)
+        near = difflib.get_close_matches(name, _ask(conn, "schedule_names"), n=1)
         hint = f'did you mean "{near[0]}"?' if near else "`cronlease schedule list` shows those there are"
-        raise click.ClickException(shown(f'there is no schedule named "{name}": {hint}')) from None
+        raise click.ClickException(one_line(f'there is no schedule named "{name}": {hint}')) from None
 
 
-def read_schedule(row: dict[str, Any]) -> Schedule:
-    return Schedule(**{name: _read(name, value) for name, value in row.items()})
+def to_schedule(row: dict[str, Any]) -> Schedule:
+    return Schedule(**{name: _value(name, value) for name, value in row.items()})
 
 
-def _read(name: str, value: Any) -> Any:
+def _value(name: str, value: Any) -> Any:
     if name not in _TIMES or value is None:
         return value
     try:
@@ -109,8 +110,3 @@ def _read(name: str, value: Any) -> Any:
     except ValueError:
         # Infinity, or a year that no clock will show.
         return None
-
-
-def _query(file: str, params: dict[str, Any]) -> Query[Any]:
-    """One of the questions beside this module: each answers one document."""
-    return Query(Path(__file__).with_name(f"{file}.sql").read_text("utf-8"), params, lambda row: row[0])

@@ -12,10 +12,10 @@ import click
 
 import cronlease
 from cronlease import registry
-from cronlease.cli.errors import Mistake
-from cronlease.cli.table import shown
+from cronlease.cli.errors import UsageError
+from cronlease.cli.table import one_line
 from cronlease.job import Job
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 
 _FOUND = Path("main.py")
 _IMPORTS_US = re.compile(r"^\s*(from|import)\s+cronlease\b", re.MULTILINE)
@@ -37,9 +37,9 @@ class Source(NamedTuple):
         """Nobody chose it, so it says nothing about the user's own deployment."""
         return self.chosen_by == "shipped"
 
-    def say(self) -> None:
+    def announce(self) -> None:
         """Says which file is used, on standard error."""
-        click.echo(f"source: {shown(self.described)}", err=True)
+        click.echo(f"source: {one_line(self.described)}", err=True)
 
     @property
     def described(self) -> str:
@@ -48,7 +48,7 @@ class Source(NamedTuple):
         return f"{self.name} (FUNCTION_SOURCE)" if self.chosen_by == "FUNCTION_SOURCE" else self.name
 
 
-class NotASource(Mistake):
+class NotASource(UsageError):
     """A ./main.py that nobody named and that does not look like a source. It was not imported."""
 
 
@@ -60,7 +60,7 @@ def choose(ctx: click.Context, parameter: click.Parameter, given: Path | None) -
     return Source(_FOUND, "folder") if _FOUND.is_file() else Source(shipped(), "shipped")
 
 
-def load_jobs(source: Source, *, say: bool = False) -> Mapping[str, Job]:
+def load_jobs(source: Source, *, announce: bool = False) -> Mapping[str, Job]:
     """The functions that the file declares; raises one sentence where there are none. Verbs that run them and do not
     print JSON say which file it was."""
     if source.chosen_by == "folder":
@@ -70,19 +70,19 @@ def load_jobs(source: Source, *, say: bool = False) -> Mapping[str, Job]:
         with redirect_stdout(sys.stderr):
             registry.load_source(source.path)
     except ValueError as error:
-        raise Mistake(shown(redact(str(error)))) from error
+        raise UsageError(one_line(redact(str(error)))) from error
     if not registry.jobs():
-        raise Mistake(f"{source.name} declares nothing to run: write @scheduled or @action above a function")
-    if say:
-        source.say()
+        raise UsageError(f"{source.name} declares nothing to run: write @scheduled or @action above a function")
+    if announce:
+        source.announce()
     return registry.jobs()
 
 
-def look_into(source: Source, *, say: bool = False) -> Mapping[str, Job] | None:
+def load_jobs_or_warn(source: Source, *, announce: bool = False) -> Mapping[str, Job] | None:
     """The same for verbs that run nothing: a ./main.py that cannot be used is a warning there, and None."""
     try:
-        return load_jobs(source, say=say)
-    except Mistake as error:
+        return load_jobs(source, announce=announce)
+    except UsageError as error:
         if source.chosen_by != "folder":
             raise
         click.echo(f"Warning: {error.message}", err=True)
@@ -104,12 +104,12 @@ def chosen_job(jobs: Mapping[str, Job], source: Source, target: str | None) -> J
     names = ", ".join(job.name for job in hittable) or "none"
     if target is None:
         if not hittable:
-            raise Mistake(f"{source.name} declares only actions: write @scheduled above the function to hit")
+            raise UsageError(f"{source.name} declares only actions: write @scheduled above the function to hit")
         if len(hittable) > 1:
-            raise Mistake(f"say which function with --target: {source.name} has {names}")
+            raise UsageError(f"say which function with --target: {source.name} has {names}")
         return hittable[0]
     if (job := jobs.get(target)) is None or not job.has_row:
-        raise Mistake(shown(f'"{target}" is no @scheduled function of {source.name}: it has {names}'))
+        raise UsageError(one_line(f'"{target}" is no @scheduled function of {source.name}: it has {names}'))
     return job
 
 

@@ -1,50 +1,78 @@
-"""Rows as lines of text for a terminal. Names and errors are anybody's: only what is printable gets through."""
+"""The one renderer of tables: rows as lines of text. Names and errors are anybody's: only what is printable gets
+through. On a terminal no line is longer than the terminal is wide; elsewhere nothing is left out."""
 
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from unicodedata import category
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
-WIDEST = 40
-_GAP = 2
-# A column with so much of its text says something; less than the other is none.
+from cronlease.observe.redact import printable
+
+_WIDEST = 40
+_GAP = "  "
+# So many rows of a stream decide how wide the columns are, so that a stream of any length takes no memory.
+_MEASURED_ROWS = 500
+# A column with that much of its text is worth showing; below the second number it is not cut further.
 _ENOUGH = 12
 _NARROWEST = 4
 
 
 def lines(
     heading: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    rows: Iterable[Sequence[str]],
     *,
     cut: Collection[str] = (),
     spare: Sequence[str] = (),
     indent: str = "",
-) -> list[str]:
-    """A line per row under a heading; a long cell is cut, except in the last column. On a terminal no line is longer
-    than that is wide, see fit."""
-    cells = [list(heading), *([shown(text) for text in row] for row in rows)]
-    found = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    widths = dict(zip(heading, [*(min(width, WIDEST) for width in found[:-1]), found[-1]], strict=True))
-    if (room := terminal_width()) is not None:
-        widths = fit(widths, room - len(indent), cut, spare)
-    cells.insert(1, ["-" * min(widths.get(title, 0), WIDEST) for title in heading])
-    kept = [(place, widths[title]) for place, title in enumerate(heading) if title in widths]
-    return [(indent + "  ".join(fitted(row[place], width) for place, width in kept)).rstrip() for row in cells]
+) -> Iterator[str]:
+    """A line per row under a heading; `layout` has the rest."""
+    width = terminal_width()
+    room = None if width is None else width - len(indent)
+    for row in layout(heading, rows, room, cut=cut, spare=spare):
+        yield (indent + _GAP.join(row.values())).rstrip()
+
+
+def layout(
+    heading: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    room: int | None,
+    *,
+    cut: Collection[str] = (),
+    spare: Sequence[str] = (),
+) -> Iterator[dict[str, str]]:
+    """The heading, a rule and the rows: by column each cell as wide as its column. A long cell is cut, except in the
+    last column. Where there is too little room the columns in `spare` go first, then those in `cut` get narrower."""
+    coming = ([one_line(text) for text in row] for row in rows)
+    measured = [list(heading), *islice(coming, None if isinstance(rows, Sequence) else _MEASURED_ROWS)]
+    last = heading[-1]
+    widths = {
+        title: max(map(len, column)) if title == last else min(max(map(len, column)), _WIDEST)
+        for title, column in zip(heading, zip(*measured, strict=True), strict=True)
+    }
+    if room is not None:
+        widths = fit(widths, room, cut, spare)
+    measured.insert(1, ["-" * min(widths.get(title, 0), _WIDEST) for title in heading])
+    for row in chain(measured, coming):
+        cells = dict(zip(heading, row, strict=True))
+        yield {
+            title: cells[title] if title == last and title not in cut else _fitted(cells[title], width)
+            for title, width in widths.items()
+        }
 
 
 def terminal_width() -> int | None:
-    """Of standard output; whatever else that is takes lines of any length."""
+    """Of standard output; None where that is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def fit(widths: dict[str, int], room: int, cut: Collection[str], spare: Iterable[str]) -> dict[str, int]:
-    """The columns that fit on a line: the spare ones go in their order, for as long as the others have no room, and
-    then of those that may be cut the widest gets narrower."""
+    """The columns that fit on a line: spare ones are dropped in their order for as long as the others have no room,
+    then the widest of those that may be cut gets narrower."""
     left = dict(widths)
     for title in spare:
-        if _line([min(width, _ENOUGH) if name in cut else width for name, width in left.items()]) > room:
+        if _line_width([min(width, _ENOUGH) if name in cut else width for name, width in left.items()]) > room:
             del left[title]
-    while _line(left.values()) > room:
+    while _line_width(left.values()) > room:
         widest = max((title for title in left if title in cut), key=left.__getitem__, default=None)
         if widest is None or left[widest] <= _NARROWEST:
             break
@@ -52,21 +80,14 @@ def fit(widths: dict[str, int], room: int, cut: Collection[str], spare: Iterable
     return left
 
 
-def _line(widths: Collection[int]) -> int:
-    return sum(widths) + _GAP * (len(widths) - 1)
+def _line_width(widths: Collection[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def shown(text: str) -> str:
+def one_line(text: str) -> str:
     """The text on one line; a question mark stands for what might move the cursor."""
-    if text.isprintable():
-        return text
-    joined = " ".join(text.splitlines())
-    return "".join(char if char.isprintable() else " " if _is_space(char) else "?" for char in joined)
+    return text if text.isprintable() else printable(" ".join(text.splitlines()).replace("\t", " "))
 
 
-def _is_space(char: str) -> bool:
-    return char == "\t" or category(char) == "Zs"
-
-
-def fitted(text: str, width: int) -> str:
+def _fitted(text: str, width: int) -> str:
     return text.ljust(width) if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,4 +1,4 @@
-"""The advisory lock of a claim, for a caller's own transaction."""
+"""`try_acquire_action_lock`: the advisory lock of a claim, for a caller's own transaction."""
 
 import logging
 from collections.abc import Awaitable
@@ -7,8 +7,8 @@ from typing import Any, overload
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.db.connection import ask, ask_plain
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask, ask_sync
+from cronlease.db.queries import Query
 from cronlease.observe.logs import log
 
 _IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
@@ -25,16 +25,16 @@ def try_acquire_action_lock(conn: AsyncConnection[Any], action_id: int) -> Await
 def try_acquire_action_lock(
     conn: AsyncConnection[Any] | Connection[Any] | None, action_id: int
 ) -> bool | Awaitable[bool]:
-    """Whether the schedule with this id is ours alone until the caller's open transaction ends: the same lock that
-    a claim takes, so write in this transaction what it protects. Never waits, and fails closed: an error, or a
-    connection in no transaction, where the lock would be gone before the answer is here, is a no. Without a
-    connection there is a single instance, and yes. To be awaited on an async connection."""
+    """Whether nobody else can claim the schedule with this id until the caller's open transaction ends: it is the
+    lock that a claim takes, so write in this transaction what it protects. Never waits, and fails closed: an error is
+    a no, and so is a connection in no transaction, where the lock would be gone before the answer is here. None
+    stands for a single instance without a shared database: yes. To be awaited on an async connection."""
     if conn is None:
         return True
     if isinstance(conn, AsyncConnection):
         return _try_lock(conn, action_id)
     try:
-        return _opens_transaction(conn) and ask_plain(conn, _action_lock(action_id))
+        return _opens_transaction(conn) and ask_sync(conn, _action_lock(action_id))
     except Exception as error:
         return _no_lock(error)
 

@@ -1,98 +1,36 @@
-"""The way to the wall: connections, and the pool of them.
+"""The database as one process sees it: its pool of connections, and who may have how many of them.
 
-A query of wall.py is sent with `ask` on an async connection and with `ask_plain` on a plain one. Which other modules
-may import psycopg is listed in tests/unit/test_house.py.
+Only db/ knows psycopg, apart from the modules that tests/unit/test_house.py lists.
 """
 
 import asyncio
-import functools
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection
+from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.db.conninfo import connect_plain, conninfo_of, restyling
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask, send
+from cronlease.db.conninfo import connect_sync, conninfo_of, restyling
 from cronlease.db.pool import Pool
-from cronlease.db.sqlstate import meaning, sentence, unreadable
-from cronlease.db.swift import SwiftConnection
+from cronlease.db.queries import Query
+from cronlease.db.sqlstate import sentence
+from cronlease.db.swift import PooledConnection
 from cronlease.errors import ConnectionLost, NoneFree, Unreachable
 from cronlease.observe.logs import log
 
 T = TypeVar("T")
 
 POOL_SIZE = 8
-# Of the pool: jobs never get the last two, hits never the last one, so the end of a run always finds a connection.
+# Jobs never get the last two connections, requests never the last one: the end of a run always finds one.
 _KEPT_FROM_JOBS = 2
 _KEPT_FOR_ENDS = 1
 _PREPARE_AFTER = 2
-
-
-class PooledConnection(SwiftConnection):
-    """A connection with one cursor for all our own queries: a new cursor would look up every type again."""
-
-    @functools.cached_property
-    def kept(self) -> AsyncCursor[Any]:
-        return self.cursor()
-
-
-async def ask(conn: AsyncConnection[Any], query: Query[T]) -> T:
-    """Sends the query in whatever transaction the connection is in; raises DatabaseTrouble."""
-    try:
-        cursor = conn.kept if isinstance(conn, PooledConnection) else conn.cursor()
-        await cursor.execute(query.text, query.params)
-    except psycopg.Error as error:
-        raise meaning(error, lost=conn.closed) from error
-    try:
-        return query.read(await cursor.fetchone() or ())
-    except Exception as error:
-        raise unreadable(error) from error
-
-
-def ask_plain(conn: Connection[Any], query: Query[T]) -> T:
-    try:
-        cursor = conn.execute(query.text, query.params)
-    except psycopg.Error as error:
-        raise meaning(error, lost=conn.closed) from error
-    try:
-        return query.read(cursor.fetchone() or ())
-    except Exception as error:
-        raise unreadable(error) from error
-
-
-def ask_apart(conn: AsyncConnection[Any] | Connection[Any], query: Query[T]) -> T | Awaitable[T]:
-    """The answer on a plain connection; on an async one, what to await for it. In a savepoint: an error ends the
-    question, not the transaction that the caller is in."""
-    if isinstance(conn, AsyncConnection):
-        return _ask_apart(conn, query)
-    with conn.transaction():
-        return ask_plain(conn, query)
-
-
-async def _ask_apart(conn: AsyncConnection[Any], query: Query[T]) -> T:
-    async with conn.transaction():
-        return await ask(conn, query)
-
-
-async def send(conn: AsyncConnection[Any], text: str) -> None:
-    """Sends statements that answer nothing, in one string."""
-    try:
-        await conn.execute(text)
-    except psycopg.Error as error:
-        raise meaning(error, lost=conn.closed) from error
-
-
-def send_plain(conn: Connection[Any], text: str) -> None:
-    try:
-        conn.execute(text)
-    except psycopg.Error as error:
-        raise meaning(error, lost=conn.closed) from error
 
 
 def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
@@ -101,7 +39,7 @@ def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
 
 
 def cut(conn: AsyncConnection[Any] | Connection[Any]) -> None:
-    """Ends the connection under whoever uses it, from any thread: what runs is cancelled, what is open undone."""
+    """Ends the connection under whoever uses it, from any thread: cancels what runs, rolls back what is open."""
     with suppress(Exception):
         conn.cancel()
     with suppress(Exception), socket.socket(fileno=os.dup(conn.fileno())) as wire:
@@ -122,13 +60,13 @@ class Database:
 
     @asynccontextmanager
     async def connection(self, *, fresh: bool = False) -> AsyncIterator[PooledConnection]:
-        """A connection in autocommit mode, ours until the block ends; left in a transaction, it is thrown away."""
+        """A connection in autocommit mode until the block ends; one left in a transaction is thrown away."""
         async with self._for_all_but_ends, self._taken(fresh=fresh) as conn:
             yield conn
 
     @asynccontextmanager
     async def lent(self, seconds: float | None = None) -> AsyncIterator[PooledConnection]:
-        """The same for a job. Raises NoneFree where that takes longer than so many seconds."""
+        """The same for a job. Raises NoneFree after waiting that many seconds for one."""
         async with self._lending(seconds), self.connection() as conn:
             yield conn
 
@@ -136,8 +74,8 @@ class Database:
     async def fenced(
         self, opening: str, first: Query[T], seconds: float | None = None
     ) -> AsyncIterator[tuple[PooledConnection, T]]:
-        """A connection for a job, in a transaction in which `first` was answered so; what is not committed when the
-        block ends is rolled back. Raises NoneFree as `lent` does."""
+        """A connection for a job, in a transaction whose first query was `first`, and the answer to it. What is not
+        committed when the block ends is rolled back. Raises NoneFree as `lent` does."""
         async with self._lending(seconds), self._for_all_but_ends:
             try:
                 conn, answer = await self._begin(opening, first, fresh=False)
@@ -150,7 +88,7 @@ class Database:
                 await self._end(conn)
 
     async def ask(self, query: Query[T]) -> T:
-        """One round trip, tried once more on a new connection when one is lost: our functions allow that."""
+        """One round trip, repeated on a new connection when that was lost: our functions may be asked twice."""
         try:
             async with self.connection() as conn:
                 return await ask(conn, query)
@@ -160,7 +98,7 @@ class Database:
                 return await ask(conn, query)
 
     async def ask_at_the_end(self, query: Query[T]) -> T:
-        """The same for the end of a run, which waits for neither jobs nor hits."""
+        """The same for the end of a run, which waits for neither jobs nor requests."""
         try:
             async with self._taken(fresh=False) as conn:
                 return await ask(conn, query)
@@ -168,7 +106,7 @@ class Database:
             return await self.ask_fresh(query)
 
     async def ask_idle(self, query: Query[T], seconds: float) -> T | None:
-        """The short way, for hits: on an idle connection; None where that does not settle it. Raises TimeoutError."""
+        """The fast path of requests, on an idle connection; None where that gives no answer. Raises TimeoutError."""
         if self._prepare_after is None or self._for_all_but_ends.locked():
             return None
         # Not locked, so this does not wait.
@@ -182,7 +120,7 @@ class Database:
                 await self._pool.give(conn)
 
     async def ask_fresh(self, query: Query[T]) -> T:
-        """For the end of a run, on a connection opened for it; the idle ones are given up, they would fail too."""
+        """For the end of a run, on a new connection; the idle ones are closed, since they would fail too."""
         await self._pool.drain()
         async with self._taken(fresh=True) as conn:
             return await ask(conn, query)
@@ -227,7 +165,7 @@ class Database:
 
     def connect(self) -> Connection[Any]:
         """A plain connection for a thread of its own; the caller closes it."""
-        return connect_plain(self.url, self._prepare_after)
+        return connect_sync(self.url, self._prepare_after)
 
     async def close(self) -> None:
         await self._pool.drain()
@@ -237,24 +175,23 @@ class Database:
             conn = await PooledConnection.connect(
                 conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
             )
-            conn.add_notice_handler(_tell)
+            conn.add_notice_handler(_log_notice)
             try:
                 if statement := restyling(conn):
                     await conn.execute(statement)
                 if self._pooler_unknown:
-                    await self._look_for_a_pooler(conn)
-                # Another one may have found out while this one was being opened.
+                    await self._detect_pooler(conn)
+                # Another connection may have detected one while this one was being opened.
                 conn.prepare_threshold = self._prepare_after
             except BaseException:
-                # Nobody else knows of it yet.
                 await conn.close()
                 raise
         except psycopg.Error as error:
             raise Unreachable(sentence(error)) from error
         return conn
 
-    async def _look_for_a_pooler(self, conn: AsyncConnection[Any]) -> None:
-        """Behind a pooler the process that greeted us is not the one that answers: then prepare nothing."""
+    async def _detect_pooler(self, conn: AsyncConnection[Any]) -> None:
+        """Behind a pooler the backend that answers is not the one that greeted us: then nothing is prepared."""
         cursor = await conn.execute("select pg_catalog.pg_backend_pid()", prepare=False)
         row = await cursor.fetchone()
         if row is None or row[0] != conn.info.backend_pid:
@@ -262,8 +199,8 @@ class Database:
         self._pooler_unknown = False
 
 
-def _tell(notice: psycopg.errors.Diagnostic) -> None:
-    """What our functions have to say beside their answer: of a frozen run, and who must end it."""
+def _log_notice(notice: psycopg.errors.Diagnostic) -> None:
+    """Our functions warn of a frozen run, and of who must end it, beside their answer."""
     if notice.sqlstate == "CL005":
         log(logging.WARNING, f"A run stood still: {notice.message_primary}", action="frozen_run")
 
@@ -273,5 +210,5 @@ async def _close(conn: AsyncConnection[Any]) -> None:
 
 
 def _is_reusable(conn: AsyncConnection[Any]) -> bool:
-    # A closed one has another status.
+    # A closed connection has another status.
     return conn.pgconn.transaction_status == TransactionStatus.IDLE

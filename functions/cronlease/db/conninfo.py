@@ -74,7 +74,7 @@ def place_of(url: str) -> str:
     return make_conninfo("", **{part: given[part] for part in _PLACE if given.get(part)})
 
 
-def connect_plain(url: str, prepare_after: int | None = None) -> Connection[Any]:
+def connect_sync(url: str, prepare_after: int | None = None) -> Connection[Any]:
     """A plain connection in autocommit mode; the caller closes it."""
     try:
         conn = Connection.connect(conninfo_of(url), autocommit=True, prepare_threshold=prepare_after)

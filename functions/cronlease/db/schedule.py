@@ -1,33 +1,21 @@
-"""What a person or a job does to schedules: one typed function per SQL function, with the same name.
+"""`schedule_action`, for jobs, on a connection of theirs: in the transaction of `run.commit()` the new schedule and
+its data commit together. Not imported before it is used."""
 
-`schedule_action` is for jobs, on a connection of theirs: in the transaction of `run.commit()` the new schedule and
-the data it belongs to commit together. The others are queries for the command line. Not imported by a hit.
-"""
-
-import json
 from collections.abc import Awaitable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
+from cronlease import arguments
 from cronlease.cadence import Every, duration
-from cronlease.db.connection import ask_apart
-from cronlease.db.functions import Query, call
+from cronlease.db.ask import ask_in_savepoint
+from cronlease.db.queries import Query, call
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
 
-class Lock(NamedTuple):
-    """What unlocking found."""
-
-    unlocked: bool
-    locked_by: str | None
-    locked_until: datetime | None
-
-
 class When(TypedDict, total=False):
-    """Once, unless `every` is a band such as 10m..15m; due at once, unless `delay` (such as 2h) or `at` says when."""
+    """Once, unless `every` is a band such as 10m..15m; due now, unless `delay` (such as 2h) or `at` says when."""
 
     args: Mapping[str, Any]
     delay: timedelta | str
@@ -65,50 +53,12 @@ def schedule_action(conn: Any, name: str, action: str, **when: Unpack[When]) -> 
         "p_every": every if every is None else str(Every.parse(every)),
         "p_replace": when.get("replace", False),
     }
-    query: Query[datetime] = _query("schedule_action", params, lambda row: row[1])
-    return ask_apart(conn, query)
-
-
-def pause_refresh(function_name: str, reason: str | None = None) -> Query[bool]:
-    """False: it was paused already."""
-    return _query("pause_refresh", {"p_function_name": function_name, "p_reason": reason}, _first)
-
-
-def resume_refresh(function_name: str) -> Query[bool]:
-    """False: it was not paused."""
-    return _query("resume_refresh", {"p_function_name": function_name}, _first)
-
-
-def delete_refresh(function_name: str) -> Query[bool]:
-    return _query("delete_refresh", {"p_function_name": function_name}, _first)
-
-
-def unlock_refresh(function_name: str, request_id: UUID | None = None) -> Query[Lock]:
-    """With a request ID only where that one holds it."""
-    params = {"p_function_name": function_name, "p_request_id": request_id}
-    return _query("unlock_refresh", params, Lock._make)
-
-
-def recover_stale_dispatches(older_than: timedelta) -> Query[int]:
-    """Answers how many leases it cleared."""
-    return _query("recover_stale_dispatches", {"p_older_than": older_than}, _first)
+    query: Query[datetime] = call("schedule_action", params, lambda row: row[1])
+    return ask_in_savepoint(conn, query)
 
 
 def _stored(args: Mapping[str, Any]) -> str:
-    """As the database takes them. Raises ValueError."""
     try:
-        text = json.dumps(dict(args), ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError) as error:
+        return arguments.encode(args)
+    except ValueError as error:
         raise ValueError(f"args cannot be stored as JSON: {error}") from None
-    if "\\u0000" in text.replace("\\\\", ""):
-        raise ValueError("args cannot be stored as JSON: a text has a NUL in it")
-    return text
-
-
-def _query(function: str, params: dict[str, Any], read: Any) -> Query[Any]:
-    return Query(call(function, tuple(params)), params, read)
-
-
-def _first(row: tuple[Any, ...]) -> Any:
-    return row[0]

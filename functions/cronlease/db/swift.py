@@ -1,7 +1,7 @@
-"""The short way to the wall: one prepared question on an open connection, straight through libpq.
+"""The fast path: one prepared query on an open connection, straight through libpq.
 
-A cursor adapts its parameters and its row anew for every question, which costs as much as the rest of a skip
-together. Whatever is not a plain answer is left to the ordinary way: each of our functions may be asked twice.
+A cursor adapts its parameters and its row anew for every query, which costs as much as the rest of a skip together.
+Whatever is not a plain answer is left to `ask`: each of our functions may be asked twice.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from psycopg import AsyncConnection, Error
+from psycopg import AsyncConnection, AsyncCursor, Error
 from psycopg.adapt import Transformer
 from psycopg.pq import ExecStatus
 
-from cronlease.db.functions import Query, interval
+from cronlease.db.queries import Query, interval
 from cronlease.db.sqlstate import unreadable
 
 T = TypeVar("T")
@@ -30,22 +30,27 @@ _WRITTEN: dict[type, Callable[[Any], bytes | None]] = {
 
 
 class Prepared(NamedTuple):
-    """A question the server knows by name, and what reads its row."""
+    """A query that the server knows by name, and what reads its row."""
 
     name: bytes
     transformer: Any
 
 
-class SwiftConnection(AsyncConnection[Any]):
-    """A connection that can also be asked the short way."""
+class PooledConnection(AsyncConnection[Any]):
+    """A connection that can also be asked on the fast path."""
+
+    @functools.cached_property
+    def own_cursor(self) -> AsyncCursor[Any]:
+        """One for all of our own queries: a new cursor would look up every type again."""
+        return self.cursor()
 
     @functools.cached_property
     def _known(self) -> dict[str, Prepared]:
         return {}
 
     async def ask_swiftly(self, query: Query[T], seconds: float) -> T | None:
-        """The answer; or None, and the connection given up, when there is anything else to say than a row.
-        Raises Unreadable, or TimeoutError: the connection is then of no use, and its pool will see that."""
+        """The answer, or None where the server sends anything but a row: then the connection is closed. Raises
+        Unreadable, or TimeoutError, after which the pool does not use the connection again."""
         deadline = asyncio.get_running_loop().time() + seconds
         known = result = None
         try:
@@ -77,7 +82,7 @@ class SwiftConnection(AsyncConnection[Any]):
 
     async def _result(self, deadline: float) -> Any:
         """The one result of what was sent, once the server is ready for the next; None when it could not be sent."""
-        pgconn, found = self.pgconn, None
+        pgconn, last = self.pgconn, None
         if pgconn.flush() != 0:
             return None
         while True:
@@ -86,8 +91,8 @@ class SwiftConnection(AsyncConnection[Any]):
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
-                return found
-            found = result
+                return last
+            last = result
 
     async def _readable(self, deadline: float) -> None:
         """Until something has arrived. Raises TimeoutError."""

@@ -1,17 +1,24 @@
-"""The files of the embedded PostgreSQL: its directory, initdb, its password, its postmaster.pid. Starts no server."""
+"""The cluster of the embedded PostgreSQL: its files, how it is served, and how it is reached. Starts no server."""
 
 import os
 import secrets
+import shlex
 import shutil
+import socket
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
 
 from cronlease.embedded import child
 from cronlease.embedded.install import Account, EmbeddedPostgresError, closed_directory, program
 
+DATABASE = "cronlease"
 _BUILDING = "initdb-"
 _INITDB_SECONDS = 120.0
 
@@ -44,10 +51,8 @@ def make_data_dir(data_dir: Path, account: Account | None) -> None:
 
 
 def create_cluster(cluster: Path, bin_dir: Path, account: Account | None, *, fsync: bool) -> None:
-    """Runs initdb beside and renames, so that a cluster that exists is a whole one.
-
-    The caller holds the start lock: what another initdb left is then nobody's.
-    """
+    """Runs initdb beside and renames, so that a cluster that exists is complete. The caller holds the start lock:
+    what another initdb left is then nobody's."""
     for abandoned in cluster.parent.glob(f"{_BUILDING}*"):
         shutil.rmtree(abandoned, ignore_errors=True)
     building = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=cluster.parent))
@@ -85,7 +90,7 @@ def password_file(cluster: Path) -> Path:
 
 
 def server_command(cluster: Path, bin_dir: Path, port: int, *, fsync: bool) -> list[str]:
-    """What serves it on loopback."""
+    """What serves the cluster on loopback."""
     settings = {
         "listen_addresses": "127.0.0.1",
         "port": port,
@@ -127,3 +132,46 @@ class PostmasterFile:
             return cls(int(lines[0]), int(lines[3]), len(lines) > 7 and lines[7].strip() == "ready")
         except (OSError, ValueError, IndexError):
             return None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Reachable:
+    """Where a server listens, and who may connect; its port and password are known once it runs."""
+
+    def __init__(self, cluster: Path, bin_dir: Path) -> None:
+        self._cluster = cluster
+        self._bin_dir = bin_dir
+        self._password = ""
+        self.port = 0
+
+    @property
+    def dsn(self) -> str:
+        return self.dsn_for(DATABASE)
+
+    def dsn_for(self, dbname: str) -> str:
+        """A URI for any database of the server."""
+        address = f"127.0.0.1:{self.port}/{quote(dbname, safe='')}"
+        # The options keep a user's PGSSLMODE and the like from reaching a server that has none of it.
+        return f"postgresql://postgres:{self._password}@{address}?sslmode=disable&gssencmode=disable"
+
+    def shell_variables(self, dbname: str) -> str:
+        """For a shell: libpq's, which psql and our verbs read; names the file of the password, not the password."""
+        password = shlex.quote(str(password_file(self._cluster)))
+        address = f"PGHOST=127.0.0.1 PGPORT={self.port} PGUSER=postgres PGDATABASE={shlex.quote(dbname)}"
+        return f'{address} PGPASSWORD="$(cat {password})"'
+
+    def psql_command(self, dbname: str) -> str:
+        """What to paste into a shell to look inside."""
+        return f"{self.shell_variables(dbname)} {shlex.quote(str(program(self._bin_dir, 'psql')))}"
+
+
+def create_if_missing(dsn: str, dbname: str) -> None:
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as conn:
+        if conn.execute("select from pg_database where datname = %s", [dbname]).fetchone() is None:
+            conn.execute(sql.SQL("create database {}").format(sql.Identifier(dbname)))

@@ -45,6 +45,14 @@ class FileLock:
             time.sleep(0.01)
         return lock
 
+    def release(self) -> None:
+        """Ends it also for children that inherited the descriptor: a job may leave some behind."""
+        if sys.platform != "win32":
+            import fcntl
+
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        self.close()
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self.descriptor)

@@ -1,8 +1,7 @@
 """An embedded PostgreSQL: one server per data directory, a direct child of the process that started it.
 
-A second process in the same directory joins the running server and never stops it; its owner may wait for those
-who keep it. Connections go over loopback with a random password that is kept in the cluster: who can read the cluster
-may connect.
+A second process in the same directory joins the running server and never stops it; its owner may wait for those that
+keep it. Connections go over loopback with a random password in the cluster: whoever can read the cluster may connect.
 """
 
 import atexit
@@ -10,23 +9,25 @@ import contextlib
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psycopg
 
 from cronlease.embedded import child
 from cronlease.embedded.cluster import (
+    DATABASE,
     PostmasterFile,
+    Reachable,
     create_cluster,
+    create_if_missing,
     default_data_dir,
+    free_port,
     make_data_dir,
     one_line,
     password_file,
@@ -42,7 +43,6 @@ from cronlease.embedded.install import (
     server_account,
     wheel_bin_dir,
 )
-from cronlease.embedded.reach import DATABASE, Reachable, create_if_missing
 
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "default_data_dir", "wheel_bin_dir"]
 
@@ -126,8 +126,7 @@ class EmbeddedPostgres(Reachable):
             raise EmbeddedPostgresError(f"the embedded PostgreSQL does not start again: {error}") from error
 
     def stop_when_free(self, told: Callable[[], None] = lambda: None, patience: float = 1.0) -> None:
-        """The same as stop(), once nobody keeps the server; `told` is called if that takes longer than so many
-        seconds."""
+        """The same as stop(), once nobody keeps the server; `told` is called after that many seconds of waiting."""
         told_at = time.monotonic() + patience
         while self.owned:
             # Under this lock nobody joins: whoever comes now finds either a server that stays, or none.
@@ -163,9 +162,7 @@ class EmbeddedPostgres(Reachable):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _start_or_join(self) -> None:
@@ -196,7 +193,7 @@ class EmbeddedPostgres(Reachable):
             for attempt in range(1, _PORT_ATTEMPTS + 1):
                 # One that is started again keeps its port: its callers know no other.
                 port = self.port if attempt == 1 else 0
-                self._process = self._spawn(port or _free_port(), keep_open)
+                self._process = self._spawn(port or free_port(), keep_open)
                 if self._wait_until_ready(self._process, last=attempt == _PORT_ATTEMPTS):
                     return
         except BaseException:
@@ -251,10 +248,3 @@ class EmbeddedPostgres(Reachable):
             return one_line(self._log.read_bytes()[self._log_start :])
         except OSError as error:
             return str(error)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

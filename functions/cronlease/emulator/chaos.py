@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 
+from cronlease.db.queries import load_queries
 from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.emulator.faults import Dice, Faults
 from cronlease.emulator.function import EmulatorError, FunctionProcess
@@ -19,7 +20,7 @@ from cronlease.emulator.function import EmulatorError, FunctionProcess
 _TAKE_OVER_SECONDS = 1.0
 _GRACE_SECONDS = 1.0
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Chaos:
@@ -32,14 +33,14 @@ class Chaos:
         function: FunctionProcess,
         server: EmbeddedPostgres | None,
         conninfo: str,
-        tell: Tell,
+        report: Report,
     ) -> None:
         check(faults, server)
         self._dice = dice
         self._function = function
         self._server = server
         self._conninfo = conninfo
-        self._tell = tell
+        self._report = report
         wanted: list[tuple[float, Callable[[], bool]]] = [
             (faults.kill_every, self._kill),
             (faults.pause_every, self._pause),
@@ -100,7 +101,7 @@ class Chaos:
         except ProcessLookupError:
             return None
         self._dice.count(kind)
-        self._tell(f"{kind}: {number.name} to worker {pid}")
+        self._report(f"{kind}: {number.name} to worker {pid}")
         return pid
 
     def _resume(self) -> None:
@@ -108,13 +109,13 @@ class Chaos:
         if pid is not None and pid in self._function.workers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-            self._tell(f"pause: SIGCONT to worker {pid}")
+            self._report(f"pause: SIGCONT to worker {pid}")
 
     def _restart_database(self) -> bool:
         assert self._server is not None, "checked at the start"
         self._server.restart()
         self._dice.count("database restart")
-        self._tell("database restart: SIGQUIT to PostgreSQL, and started again")
+        self._report("database restart: SIGQUIT to PostgreSQL, and started again")
         return True
 
 
@@ -135,8 +136,8 @@ def check(faults: Faults, server: EmbeddedPostgres | None) -> None:
 
 def _lease_left(conninfo: str) -> float | None:
     """The longest that a run in progress may still go without renewing; None when there is none, or no database."""
-    query = Path(__file__).with_name("lease_left.sql").read_bytes()
+    query = load_queries(Path(__file__).with_suffix(".sql"))["lease_left"]
     with contextlib.suppress(psycopg.Error), psycopg.connect(conninfo, connect_timeout=5) as conn:
-        found = conn.execute(query).fetchone()
-        return None if found is None else found[0]
+        row = conn.execute(query.encode()).fetchone()
+        return None if row is None else row[0]
     return None

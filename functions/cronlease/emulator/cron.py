@@ -48,9 +48,9 @@ class Cron:
             made = cls(expression, known)
             made.after(datetime.now(UTC))
         except CronSimError as error:
-            said = f"{str(error)[:1].lower()}{str(error)[1:]}"
+            why = f"{str(error)[:1].lower()}{str(error)[1:]}"
             raise ValueError(
-                f"{expression!r} is no cron expression ({said}): write five fields, such as */5 * * * *"
+                f"{expression!r} is no cron expression ({why}): write five fields, such as */5 * * * *"
             ) from None
         return made
 
@@ -59,9 +59,9 @@ class Cron:
             # The library starts from the wall clock, which may show a time for the second time: then what it
             # finds first may be past already.
             return next(
-                found
+                in_utc
                 for slot in CronSim(self.expression, moment.astimezone(self.zone))
-                if (found := slot.astimezone(UTC)) > moment
+                if (in_utc := slot.astimezone(UTC)) > moment
             )
         except StopIteration:
             raise CronSimError("it never comes") from None

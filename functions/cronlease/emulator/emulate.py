@@ -6,13 +6,13 @@ import time
 
 from cronlease.emulator import chaos
 from cronlease.emulator.clock import Clock
-from cronlease.emulator.environment import Stage, staged
+from cronlease.emulator.environment import Environment, started
 from cronlease.emulator.faults import NO_FAULTS, Dice
 from cronlease.emulator.function import EmulatorError, FunctionEnded
 from cronlease.emulator.jobs import TimedJob
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender
 from cronlease.emulator.show import Screen
-from cronlease.emulator.start import Options, Warn, beside, ready
+from cronlease.emulator.start import Options, Warn, in_thread, ready
 from cronlease.emulator.stopping import Stopping, stop_signals
 from cronlease.emulator.verdict import Before, Ledger, judge, stale
 
@@ -27,21 +27,23 @@ def emulate(options: Options, screen: Screen, warn: Warn) -> int:
     """Runs until Ctrl-C, SIGTERM or `seconds` after the start; answers the exit status: 1 when a promise was broken,
     or when chaos saw too few runs to prove anything. Raises one of TROUBLES. Call it from the main thread: signals
     arrive there, and the children end with it."""
-    with stop_signals(warn) as stopping, staged(options.cast(), options.port, stopping, warn) as stage:
-        if not ready(stage, options, stopping):
-            stage.function.stop()
+    with stop_signals(warn) as stopping, started(options.target, options.port, stopping, warn) as environment:
+        if not ready(environment, options, stopping):
+            environment.function.stop()
             screen.text("stopped")
             return 0
-        screen.text(stage.heading())
-        return _Emulation(options, stage, stopping, screen, warn).run()
+        screen.text(environment.heading())
+        return _Emulation(options, environment, stopping, screen, warn).run()
 
 
 class _Emulation:
     """The hits, from the first to the verdict."""
 
-    def __init__(self, options: Options, stage: Stage, stopping: Stopping, screen: Screen, warn: Warn) -> None:
+    def __init__(
+        self, options: Options, environment: Environment, stopping: Stopping, screen: Screen, warn: Warn
+    ) -> None:
         self._options = options
-        self._stage = stage
+        self._environment = environment
         self._stopping = stopping
         self._events = stopping.events
         self._screen = screen
@@ -51,32 +53,34 @@ class _Emulation:
         self._clock = Clock(options.plan.speed)
         faults = options.faults
         if options.all_that_can_be:
-            faults = chaos.possible(faults, stage.server)
+            faults = chaos.possible(faults, environment.server)
         self._faults = faults
-        self._chaos = chaos.Chaos(faults, self._dice, stage.function, stage.server, stage.conninfo, screen.fault)
-        self._sender = Sender(stage.function.url, stage.token)
+        self._chaos = chaos.Chaos(
+            faults, self._dice, environment.function, environment.server, environment.conninfo, screen.fault
+        )
+        self._sender = Sender(environment.function.url, environment.token)
         self._schedulers = [
             Scheduler(self._sender, job, clock=self._clock, answered=self._events.put, faults=faults, dice=self._dice)
             for job in options.plan.jobs
         ]
 
     def run(self) -> int:
-        before = Before.read(self._stage.conninfo, self._options.scope)
+        before = Before.read(self._environment.conninfo, self._options.scope)
         ended = self._hit_until_the_end()
         self._stopping.begin()
         stuck = self._settle(before) if self._faults != NO_FAULTS and ended is None else []
-        self._stage.function.stop()
+        self._environment.function.stop()
         self._last_answers()
         if ended is not None and not self._ledger.hits:
             raise ended
-        verdict = judge(self._stage.conninfo, before, self._ledger, self._dice.done, stuck)
+        verdict = judge(self._environment.conninfo, before, self._ledger, self._dice.done, stuck)
         self._show_rows()
         self._screen.verdict(verdict)
         if ended is not None:
             raise ended
         proves_nothing = self._options.all_that_can_be and verdict.too_few is not None
         if verdict.violations or self._ledger.strange or proves_nothing:
-            self._warn(self._stage.log.keep())
+            self._warn(self._environment.log.keep())
         self._screen.text("\nstopped")
         return 1 if verdict.violations or proves_nothing else 0
 
@@ -100,8 +104,8 @@ class _Emulation:
         # Where it ends soon after, once is enough.
         screen_is_full = seconds is not None and seconds < 2 * _FIRST_SCREEN_SECONDS
         while seconds is None or time.monotonic() < began + seconds:
-            self._stage.function.check()
-            if self._stage.server is not None and not self._stage.server.running:
+            self._environment.function.check()
+            if self._environment.server is not None and not self._environment.server.running:
                 raise EmulatorError(
                     "the PostgreSQL it had joined stopped with the process that started it: start again"
                 )
@@ -118,7 +122,7 @@ class _Emulation:
             self._enter(hit)
 
     def _show_rows(self) -> None:
-        self._screen.rows(self._stage.conninfo, openings=self._options.openings)
+        self._screen.rows(self._environment.conninfo, openings=self._options.target.reads_feeds)
 
     def _enter(self, hit: Hit) -> None:
         self._ledger.enter(hit)
@@ -127,15 +131,15 @@ class _Emulation:
     def _settle(self, before: Before) -> list[str]:
         """Hits in peace until no lease that has run out is left; answers those that stay."""
         job, deadline = self._options.plan.jobs[0], time.monotonic() + _SETTLE_SECONDS
-        stuck = stale(self._stage.conninfo, before)
+        stuck = stale(self._environment.conninfo, before)
         if stuck:
-            self._stopping.said("what was hurt to be taken over", _SETTLE_SECONDS)
+            self._stopping.announce("what was hurt to be taken over", _SETTLE_SECONDS)
         while stuck and time.monotonic() < deadline:
-            beside(lambda: self._events.put(self._settling_hit(job)))
+            in_thread(lambda: self._events.put(self._settling_hit(job)))
             if not self._enter_until("settling"):
                 return []  # told to stop once more: nobody waits for it
             time.sleep(_SETTLE_PAUSE_SECONDS)
-            stuck = stale(self._stage.conninfo, before)
+            stuck = stale(self._environment.conninfo, before)
         return stuck
 
     def _settling_hit(self, job: TimedJob) -> Hit:

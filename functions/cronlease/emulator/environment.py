@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cronlease.db.migration.migrate import migrate
 from cronlease.embedded.server import EmbeddedPostgres, default_data_dir
-from cronlease.emulated_times import EMULATED, Times
 from cronlease.emulator import external_database
 from cronlease.emulator.feeds import FeedServer
 from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
@@ -20,6 +19,7 @@ from cronlease.emulator.issuer import Issuer
 from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.setup import SetupError, run_file
 from cronlease.emulator.stopping import Stopping
+from cronlease.process.emulated import EMULATED, Times
 from cronlease.settings import PLATFORM_MARKS, Settings, load
 
 # Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
@@ -33,8 +33,8 @@ _MISLEADING = {"DEBUG", "CRONLEASE_PING_URL", *PLATFORM_MARKS}
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What is running: `name` is the function and its source, `times` are the ones it has here."""
+class Environment:
+    """What is running: `name` is the function and its source, `times` are its times here."""
 
     name: str
     times: str
@@ -64,12 +64,13 @@ cronlease emulate: Ctrl-C stops it all
 """
 
 
-class Cast(NamedTuple):
-    """Who plays: `target` of `source`, which people call `name`, in that environment, which the user's own wins
-    over; and whether it is the shipped job, which reads the sample feeds. `setup` is a file of SQL to run before."""
+class Target(NamedTuple):
+    """What is emulated: `function` of `source`, which people call `name`, with the times its decorator declares. The
+    user's own environment wins over `defaults`. Only the shipped job reads the sample feeds. `setup` is a file of SQL
+    that is run first."""
 
     source: Path
-    target: str
+    function: str
     name: str
     declared: Times
     defaults: dict[str, str]
@@ -80,42 +81,41 @@ class Cast(NamedTuple):
 
 
 @contextmanager
-def staged(cast: Cast, port: int, stopping: Stopping, warn: Callable[[str], None]) -> Iterator[Stage]:
+def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str], None]) -> Iterator[Environment]:
     """Runs it until the block ends. For the main thread: the children end with it."""
     with claimed_port(port), ExitStack() as stack:
         kept = {key: value for key, value in os.environ.items() if key not in _MISLEADING}
-        env = cast.defaults | {"WORKERS": str(cast.workers)} | kept | _LOOPBACK
-        issuer = stack.enter_context(Issuer(f"http://127.0.0.1:{port}")) if cast.oidc else None
+        env = target.defaults | {"WORKERS": str(target.workers)} | kept | _LOOPBACK
+        issuer = stack.enter_context(Issuer(f"http://127.0.0.1:{port}")) if target.oidc else None
         if issuer is not None:
             env |= issuer.environment()
         settings = load(env)
         server = None
         if settings.has_database:
-            warn(external_database.notice(env, samples=cast.reads_feeds and not env.get("CRONLEASE_SOURCES")))
+            warn(external_database.notice(env, samples=target.reads_feeds and not env.get("CRONLEASE_SOURCES")))
         else:
             server = _embedded(stack, env)
         conninfo = env.get("DATABASE_URL", "")
         migrate(conninfo)
-        if cast.setup is not None:
-            _set_up(conninfo, cast.setup)
+        if target.setup is not None:
+            _set_up(conninfo, target.setup)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
-        feeds = _feeds(stack, folder, env, settings) if cast.reads_feeds else None
+        feeds = _feeds(stack, folder, env, settings) if target.reads_feeds else None
         log = stack.enter_context(log_file())
-        function = FunctionProcess(cast.source, cast.target, port, env, log, stopping)
+        function = FunctionProcess(target.source, target.function, port, env, log, stopping)
         stack.enter_context(function)
-        if feeds is not None:
-            feeds.start()  # after this fork: a fork copies no threads, but their locks
-        if issuer is not None:
-            issuer.start()
-        yield Stage(
-            cast.name,
-            _times(cast.declared, env, settings),
+        for server_thread in (feeds, issuer):
+            if server_thread is not None:
+                server_thread.start()
+        yield Environment(
+            target.name,
+            _times(target.declared, env, settings),
             function,
             server,
             conninfo,
             server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql",
             log,
-            {name: env[name] for name in [*cast.defaults, *(["CRONLEASE_SOURCES"] if feeds else [])]},
+            {name: env[name] for name in [*target.defaults, *(["CRONLEASE_SOURCES"] if feeds else [])]},
             issuer.token if issuer else None,
             _token_file(folder, issuer) if issuer else None,
         )

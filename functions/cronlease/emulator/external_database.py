@@ -7,7 +7,8 @@ from typing import Any
 from psycopg import Connection, DatabaseError
 from psycopg.errors import UndefinedTable
 
-from cronlease.db.conninfo import advised, connect_plain
+from cronlease.db.conninfo import advised, connect_sync
+from cronlease.db.queries import load_queries
 from cronlease.db.sqlstate import sentence
 from cronlease.emulator.feeds import FEEDS
 from cronlease.emulator.function import EmulatorError
@@ -22,7 +23,7 @@ class Refused(EmulatorError):
 def notice(env: Mapping[str, str], *, samples: bool) -> str:
     """What is said before anything is written there. Raises Refused where samples would get among real sources."""
     try:
-        with connect_plain(env.get("DATABASE_URL", "")) as conn:
+        with connect_sync(env.get("DATABASE_URL", "")) as conn:
             place, others = _place(conn), _other_sources(conn) if samples else []
     except DatabaseTrouble as trouble:
         raise EmulatorError(advised(trouble)) from trouble
@@ -42,10 +43,10 @@ def _place(conn: Connection[Any]) -> str:
 
 
 def _other_sources(conn: Connection[Any]) -> list[str]:
-    found: set[str] = set()
-    for query in Path(__file__).with_name("other_sources.sql").read_text(encoding="utf-8").split(";\n\n"):
+    names: set[str] = set()
+    for query in load_queries(Path(__file__).with_suffix(".sql")).values():
         try:
-            found |= {name for (name,) in conn.execute(query.rstrip(";\n").encode(), {"samples": list(FEEDS)})}
+            names |= {name for (name,) in conn.execute(query.encode(), {"samples": list(FEEDS)})}
         except UndefinedTable:
             # A database that is not migrated yet knows nobody.
             continue
@@ -53,7 +54,7 @@ def _other_sources(conn: Connection[Any]) -> list[str]:
             raise EmulatorError(
                 f"the sources in the configured database cannot be read: {sentence(error)}"
             ) from error
-    return sorted(found)
+    return sorted(names)
 
 
 def _named_by(env: Mapping[str, str]) -> list[str]:

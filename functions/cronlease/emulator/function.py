@@ -70,8 +70,8 @@ class FunctionProcess:
     def check(self) -> None:
         status = self._process.poll()
         if status is not None:
-            said = self._log.last_line()
-            raise FunctionEnded(f"the function ended with status {status}: {said}", self._log.keep())
+            last_line = self._log.last_line()
+            raise FunctionEnded(f"the function ended with status {status}: {last_line}", self._log.keep())
 
     def workers(self) -> list[int]:
         """The processes that serve: the server's children; none while it starts one anew."""

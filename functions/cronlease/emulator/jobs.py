@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.cadence import duration, written
-from cronlease.emulated_times import CAPPED, EMULATED, faster, faster_lease
 from cronlease.emulator.cron import Cron, Slots, Steady
 from cronlease.emulator.retry import NO_RETRY, Retry
+from cronlease.process.emulated import CAPPED, EMULATED, faster, faster_lease
 from cronlease.settings import Settings
 
+# What Cloud Scheduler accepts, in seconds.
+SHORTEST_DEADLINE, LONGEST_DEADLINE = 15.0, 1800.0
 ATTEMPT_DEADLINE = 180.0
-_DEADLINES = (15.0, 1800.0)
 # Scaled down so that a success, not_due and locked are all seen within half a minute.
 _DEMO = {"CRONLEASE_EVERY": "6s..9s", "CRONLEASE_BACKOFF": "8s..12s", "CRONLEASE_LEASE": "20s"}
 # And so that a lease can run out several times in that.
@@ -58,11 +59,11 @@ def scheduled(target: str, cron: Cron, attempt_deadline: float, retry: Retry, sp
 def from_file(path: Path, target: str, speed: float) -> Plan:
     """The jobs that hit this function, as deploy/jobs.json writes them. Raises ValueError, one sentence."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
             raise ValueError("it is no JSON object; deploy/jobs.schema.json says what there is to say")
-        ours = {name: job for name, job in found["jobs"].items() if job["function"] == target}
-        function = found["functions"].get(target, {})
+        ours = {name: job for name, job in document["jobs"].items() if job["function"] == target}
+        function = document["functions"].get(target, {})
         jobs = [_job(name, given) for name, given in ours.items()]
         environment = _environment(function, speed)
     except OSError as error:
@@ -74,7 +75,7 @@ def from_file(path: Path, target: str, speed: float) -> Plan:
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: {error}") from None
     if not jobs:
-        others = ", ".join(sorted({job["function"] for job in found["jobs"].values()})) or "nobody"
+        others = ", ".join(sorted({job["function"] for job in document["jobs"].values()})) or "nobody"
         raise ValueError(f'{path} has no job for the function "{target}": it has jobs for {others}')
     return Plan(jobs, environment, speed)
 
@@ -113,8 +114,7 @@ def _environment(function: Mapping[str, str], speed: float) -> dict[str, str]:
 
 
 def _deadline(seconds: float) -> float:
-    low, high = _DEADLINES
-    if not low <= seconds <= high:
+    if not SHORTEST_DEADLINE <= seconds <= LONGEST_DEADLINE:
         raise ValueError(f"an attempt deadline of {seconds:g}s is none that Cloud Scheduler has: from 15s to 30m")
     return seconds
 

@@ -29,20 +29,12 @@ class Sample(NamedTuple):
     updated_at: datetime
 
     @property
-    def remote(self) -> bool:
-        return self.place == "Remote"
-
-    @property
     def city(self) -> str:
         return self.place.partition(", ")[0]
 
     @property
-    def country(self) -> str:
-        return self.place.partition(", ")[2]
-
-    @property
     def country_code(self) -> str:
-        return _CODES.get(self.country, "")
+        return _CODES.get(self.place.partition(", ")[2], "")
 
 
 def samples(board: str, elapsed: float, seed: int = 0) -> list[Sample]:

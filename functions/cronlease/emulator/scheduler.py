@@ -198,7 +198,7 @@ def next_slot(slots: Slots, slot: datetime, now: datetime, *, retried: bool) -> 
 
 def _object(response: httpx2.Response) -> dict[str, Any]:
     try:
-        found = response.json()
+        body = response.json()
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"error": response.text[:200]}
+        body = None
+    return body if isinstance(body, dict) else {"error": response.text[:200]}

@@ -62,11 +62,11 @@ def run_text(conninfo: str, text: str, name: str) -> None:
 
 def _error(name: str, text: str, result: PGresult, done: int) -> SetupError:
     """Such as: my.sql, line 3: relation "prices" already exists."""
-    said = _field(result, psycopg.pq.DiagnosticField.MESSAGE_PRIMARY)
+    message = _field(result, psycopg.pq.DiagnosticField.MESSAGE_PRIMARY)
     position = _field(result, psycopg.pq.DiagnosticField.STATEMENT_POSITION)
     line = text.count("\n", 0, int(position) - 1) + 1 if position else _line_of_statement(text, done)
     state = _field(result, psycopg.pq.DiagnosticField.SQLSTATE)
-    return SetupError(f"{name}, line {line}: {said}", already_there=state in _ALREADY_THERE)
+    return SetupError(f"{name}, line {line}: {message}", already_there=state in _ALREADY_THERE)
 
 
 def _field(result: PGresult, field: psycopg.pq.DiagnosticField) -> str:
@@ -75,7 +75,7 @@ def _field(result: PGresult, field: psycopg.pq.DiagnosticField) -> str:
 
 def _line_of_statement(text: str, number: int) -> int:
     """Where the statement of that number begins, counted from 0; empty ones are none."""
-    parts = [found[0] for found in _PART.finditer(text)]
+    parts = [match[0] for match in _PART.finditer(text)]
     begins, seen = None, 0
     for part, end in zip(parts, accumulate(map(len, parts)), strict=True):
         is_code = not part.isspace() and not part.startswith(("--", "/*"))

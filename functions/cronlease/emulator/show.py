@@ -2,18 +2,19 @@
 
 import json
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import click
 import psycopg
 
+from cronlease.db.queries import load_queries
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.verdict import Verdict
-from cronlease.observe.logs import printable
+from cronlease.observe.redact import printable
 
 _COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
 _MOMENTS = {"locked": ("until", "locked_until"), "not_due": ("due at", "next_run_at")}
@@ -23,42 +24,23 @@ _HEADING = f"{'time':<8}  {'hit':<4} HTTP {'outcome':<7}  {'why':<13} {'took':>9
 _INDENT = " " * 14
 
 
-class _Shown(NamedTuple):
-    """A table of show.sql: which columns may be cut on a narrow terminal, and which may be left out first."""
-
-    title: str
-    cut: Collection[str]
-    spare: Sequence[str]
-
-
-_TABLES = (
-    _Shown("refresh_status", ("function",), ("failures", "last_run_at", "runs")),
-    _Shown("opening_signals by source", ("source",), ()),
-    _Shown("opening_signals, the latest", ("title", "location", "external_id"), ("changed_at", "location")),
-)
-
-
-class Tabulate(Protocol):
-    """Lines of a table that fit the terminal."""
-
-    def __call__(
-        self,
-        heading: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        cut: Collection[str] = (),
-        spare: Sequence[str] = (),
-        indent: str = "",
-    ) -> list[str]: ...
+# By the names in show.sql: the title, the columns that may be cut on a narrow terminal, those left out first.
+_TABLES = {
+    "schedules": ("refresh_status", ("function",), ("failures", "last_run_at", "runs")),
+    "sources": ("opening_signals by source", ("source",), ()),
+    "latest": ("opening_signals, the latest", ("title", "location", "external_id"), ("changed_at", "location")),
+}
+# The command line's renderer of tables: headings, rows, and as keywords `cut`, `spare` and `indent`.
+Tabulate = Callable[..., Iterable[str]]
 
 
 def hit_line(hit: Hit, width: int | None = None) -> str:
     """When it was sent, HTTP status, what came of it, how long it took, and the details, cut to the width."""
     kind, word, details = _story(hit)
     sent, status = _clock(hit.sent_at), hit.status or "---"
-    said = " ".join([*printable(details).split(), *([f"({hit.note})"] if hit.note else [])])
+    text = " ".join([*printable(details).split(), *([f"({hit.note})"] if hit.note else [])])
     before, outcome = f"{sent}  #{hit.number:<3} {status}  ", f"{kind:<7}  {word:<13}"
-    after = f" {hit.seconds:7.3f} s  {said}".rstrip()
+    after = f" {hit.seconds:7.3f} s  {text}".rstrip()
     if width is not None:
         after = _cut(after, width - len(before) - len(outcome))
     return f"{before}{click.style(outcome, fg=_COLOURS[kind])}{after}"
@@ -156,18 +138,19 @@ def _report(body: dict[str, Any]) -> str:
 
 def rows_in_the_database(conninfo: str, tabulate: Tabulate, *, openings: bool = True) -> str:
     """refresh_status, and of the shipped job the openings: counts and the latest few."""
-    queries = Path(__file__).with_name("show.sql").read_text(encoding="utf-8").split(";\n")
-    queries = queries if openings else queries[:1]
     tables = []
     try:
         with psycopg.connect(conninfo, connect_timeout=5) as conn:
             conn.execute("set local statement_timeout = '5s'")
-            for shown, query in zip(_TABLES, queries, strict=False):
+            for name, query in load_queries(Path(__file__).with_suffix(".sql")).items():
+                if name != "schedules" and not openings:
+                    continue
+                title, cut, spare = _TABLES[name]
                 cursor = conn.execute(query.encode())
-                names = [column.name for column in cursor.description or []]
+                heading = [column.name for column in cursor.description or []]
                 cells = [[_cell(value) for value in row] for row in cursor.fetchall()]
-                lines = tabulate(names, cells, cut=shown.cut, spare=shown.spare, indent="  ")
-                tables.append("\n".join([shown.title, *lines, *([] if cells else ["  (no rows)"])]))
+                lines = tabulate(heading, cells, cut=cut, spare=spare, indent="  ")
+                tables.append("\n".join([title, *lines, *([] if cells else ["  (no rows)"])]))
     except psycopg.Error as error:
         return f"the rows cannot be shown: {str(error).strip()}"
     return "\n\n".join(tables)

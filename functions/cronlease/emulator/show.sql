@@ -1,3 +1,4 @@
+-- name: schedules
 select
   function_name as function,
   state,
@@ -8,8 +9,9 @@ select
   next_run_at
 from public.refresh_status
 order by function_name
-limit 20;
+limit 20
 
+-- name: sources
 select
   source,
   count(*) filter (where closed_at is null) as open,
@@ -17,8 +19,9 @@ select
   count(changed_at) as changed
 from public.opening_signals
 group by source
-order by source;
+order by source
 
+-- name: latest
 select
   source,
   external_id,
@@ -29,4 +32,4 @@ select
   closed_at
 from public.opening_signals
 order by greatest(first_seen_at, changed_at, closed_at) desc, source, external_id
-limit 6;
+limit 6

@@ -5,12 +5,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from cronlease.db.migration.migrate import MigrationError
 from cronlease.embedded.install import EmbeddedPostgresError
-from cronlease.emulated_times import Times
-from cronlease.emulator.environment import Cast, Stage
+from cronlease.emulator.environment import Environment, Target
 from cronlease.emulator.faults import NO_FAULTS, Faults
 from cronlease.emulator.function import EmulatorError, FunctionEnded, FunctionProcess
 from cronlease.emulator.jobs import Plan
@@ -30,49 +28,27 @@ class NeverStarted(FunctionEnded):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is emulated: `target` of `source`, hit by the jobs of the plan, with these faults. The name is for people,
-    and declared is what its decorator says."""
+    """What is emulated, hit by the jobs of the plan, with these faults; the scope is what the verdict looks at."""
 
-    source: Path
-    target: str
-    name: str
-    declared: Times
+    target: Target
     plan: Plan
     scope: Scope
     port: int = 8080
     faults: Faults = NO_FAULTS
-    # Of all faults those are left out that this machine or this database cannot have; else they are an error.
+    # Faults that this machine or this database cannot have are left out; otherwise they are an error.
     all_that_can_be: bool = False
     seconds: float | None = None
-    oidc: bool = False
-    setup: Path | None = None
-    # Whether it is the shipped job, whose rows are then shown.
-    openings: bool = True
-
-    def cast(self) -> Cast:
-        # With one worker alone nobody could take over from a run that is stopped.
-        return Cast(
-            self.source.absolute(),
-            self.target,
-            self.name,
-            self.declared,
-            self.plan.environment,
-            self.setup,
-            workers=2 if self.faults.hurt_processes else 1,
-            oidc=self.oidc,
-            reads_feeds=self.openings,
-        )
 
 
-def ready(stage: Stage, options: Options, stopping: Stopping) -> bool:
+def ready(environment: Environment, options: Options, stopping: Stopping) -> bool:
     """Waits until the function answers, and what it serves is due; False when it was told to stop meanwhile."""
-    if stage.server is not None:
-        options.scope.make_due(stage.conninfo)
+    if environment.server is not None:
+        options.scope.make_due(environment.conninfo)
     deadline = time.monotonic() + _START_SECONDS
-    while not _answers(stage.function):
+    while not _answers(environment.function):
         if time.monotonic() > deadline:
-            late = f"the function does not answer at {stage.function.url} after {_START_SECONDS:.0f} seconds"
-            raise EmulatorError(f"{late}; {stage.log.keep()}")
+            late = f"the function does not answer at {environment.function.url} after {_START_SECONDS:.0f} seconds"
+            raise EmulatorError(f"{late}; {environment.log.keep()}")
         try:
             if stopping.events.get(timeout=0.05) is None:
                 return False
@@ -88,6 +64,6 @@ def _answers(function: FunctionProcess) -> bool:
         raise NeverStarted(ended.sentence, ended.log_is_kept) from None
 
 
-def beside(work: Callable[[], None]) -> None:
-    """In a thread of its own, so that a signal is heard meanwhile."""
+def in_thread(work: Callable[[], None]) -> None:
+    """Leaves the main thread free for signals."""
     threading.Thread(target=work, daemon=True).start()

@@ -21,12 +21,12 @@ Events = queue.SimpleQueue[Hit | None]
 class Stopping:
     """What was asked for so far. `tell` is for a person who waits."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, warn: Callable[[str], None]) -> None:
         self.events: Events = queue.SimpleQueue()  # its put may be called from a signal handler
         self.hurried = False
         self._asked = False
         self._begun = False
-        self._tell = tell
+        self._warn = warn
 
     def begin(self) -> None:
         """From now on a signal means: at once."""
@@ -38,25 +38,25 @@ class Stopping:
         self._asked = self._begun = True
         self.events.put(None)
 
-    def said(self, what: str, seconds: float) -> None:
+    def announce(self, what: str, seconds: float) -> None:
         """Says what is waited for, and how to end that."""
-        self._tell(f"waiting up to {seconds:.0f} s for {what}: Ctrl-C ends it now")
+        self._warn(f"waiting up to {seconds:.0f} s for {what}: Ctrl-C ends it now")
 
     def patiently(self, process: "subprocess.Popen[bytes]", seconds: float, what: str) -> None:
         """Waits for its end, so long at most, or until somebody is in a hurry."""
         self.begin()
-        began, told = time.monotonic(), False
+        began, announced = time.monotonic(), False
         while process.poll() is None and not self.hurried and time.monotonic() < began + seconds:
-            if not told and time.monotonic() > began + _TOLD_AFTER_SECONDS[self._asked]:
-                told = True
-                self.said(what, seconds)
+            if not announced and time.monotonic() > began + _TOLD_AFTER_SECONDS[self._asked]:
+                announced = True
+                self.announce(what, seconds)
             time.sleep(_POLL_SECONDS)
 
 
 @contextmanager
-def stop_signals(tell: Callable[[str], None]) -> Iterator[Stopping]:
+def stop_signals(warn: Callable[[str], None]) -> Iterator[Stopping]:
     """Nothing is interrupted half-way, and all is stopped in order."""
-    stopping = Stopping(tell)
+    stopping = Stopping(warn)
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {name: signal.signal(getattr(signal, name), stopping.ask) for name in names}
     try:

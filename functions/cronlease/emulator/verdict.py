@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, Self
 
 import psycopg
 
+from cronlease.db.queries import load_queries
 from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.scheduler import Hit
 
+_QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _MOST_SHOWN = 20
 # One run can break no promise about another; from so many on, each has had one before and one after it.
 _ENOUGH_RUNS = 3
@@ -34,7 +36,7 @@ class Scope(NamedTuple):
 
     def make_due(self, conninfo: str) -> None:
         """Those that nobody holds: what an earlier emulator left is no reason to wait."""
-        _ask(conninfo, "make_due.sql", {"functions": self.functions})
+        _ask(conninfo, "make_due", {"functions": self.functions})
 
 
 class Before(NamedTuple):
@@ -46,11 +48,11 @@ class Before(NamedTuple):
 
     @classmethod
     def read(cls, conninfo: str, scope: Scope) -> Self:
-        ((since, run_counts),) = _ask(conninfo, "before.sql")
+        ((since, run_counts),) = _ask(conninfo, "before")
         return cls(scope, since, run_counts)
 
-    def asked(self) -> dict[str, Any]:
-        """What the queries are told."""
+    def params(self) -> dict[str, Any]:
+        """What every query about the history is given."""
         return {"since": self.since, **self.scope._asdict()}
 
 
@@ -63,7 +65,7 @@ class Ledger:
         self.ran = 0
         self.refused: Counter[str] = Counter()
         self.skips: Counter[str] = Counter()
-        self.told: dict[str, str] = {}
+        self.outcomes: dict[str, str] = {}
         # Errors that tell of no run: only the log says more.
         self.strange = 0
 
@@ -78,7 +80,7 @@ class Ledger:
         runs = [*body["ran"], *body.get("failed", []), *_interrupted(body)] if of_run_due else [body]
         if body.get("skipped") is not True:
             for run in runs:
-                self._told(run)
+                self._note_outcome(run)
         if not hit.succeeded:
             why = reason or ("failed" if of_run_due else "")
             self.refused[f"{hit.status} {why}".strip()] += 1
@@ -87,9 +89,9 @@ class Ledger:
         else:
             self.ran += 1
 
-    def _told(self, body: dict[str, Any]) -> None:
+    def _note_outcome(self, body: dict[str, Any]) -> None:
         if "request_id" in body:
-            self.told[str(body["request_id"])] = str(body.get("reason") or body.get("status"))
+            self.outcomes[str(body["request_id"])] = str(body.get("reason") or body.get("status"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +141,14 @@ class Verdict:
         return [f"              {', '.join(parts)}"]
 
     def lines(self) -> list[str]:
-        told = [f"{self.ran} ran", f"{sum(self.skips.values())} skipped"]
-        told += [f"{count} answered {what}" for what, count in self.errors.items()]
-        told += [f"{self.unanswered} without an answer"] if self.unanswered else []
+        answers = [f"{self.ran} ran", f"{sum(self.skips.values())} skipped"]
+        answers += [f"{count} answered {what}" for what, count in self.errors.items()]
+        answers += [f"{self.unanswered} without an answer"] if self.unanswered else []
         shown = self.violations[:_MOST_SHOWN]
         more = len(self.violations) - len(shown)
         return [
             "verdict",
-            f"  hits        {self.hits}: {', '.join(told)}",
+            f"  hits        {self.hits}: {', '.join(answers)}",
             f"  real runs   {_sum(self.runs)}",
             *self._whose(),
             f"  skips       {_sum(self.skips)}",
@@ -160,21 +162,21 @@ class Verdict:
 
 def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], stuck: list[str]) -> Verdict:
     """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free."""
-    asked = before.asked() | {
+    params = before.params() | {
         "run_counts": json.dumps(before.run_counts),
-        "told": json.dumps(ledger.told),
+        "told": json.dumps(ledger.outcomes),
     }
-    broken = _ask(conninfo, "verdict.sql", asked)
+    broken = _ask(conninfo, "violations", params)
     violations = [f"{rule}: {what}" for rule, what in broken]
     violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
-    unheard = _ask(conninfo, "unheard.sql", asked)
+    unheard = _ask(conninfo, "unheard", params)
     return Verdict(
         hits=ledger.hits,
         ran=ledger.ran,
         unanswered=ledger.unanswered,
         errors=dict(ledger.refused.most_common()),
         skips=dict(ledger.skips.most_common()),
-        runs=dict(_ask(conninfo, "history.sql", asked)),
+        runs=dict(_ask(conninfo, "history", params)),
         faults=dict(faults.most_common()),
         violations=violations,
         unheard=sum(count for ours, _, count in unheard if ours),
@@ -184,14 +186,13 @@ def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], s
 
 def stale(conninfo: str, before: Before) -> list[str]:
     """Schedules whose lease has run out and that are due, so that a hit must take them."""
-    return [name for (name,) in _ask(conninfo, "stale.sql", before.asked())]
+    return [name for (name,) in _ask(conninfo, "stale", before.params())]
 
 
-def _ask(conninfo: str, file: str, asked: dict[str, Any] | None = None) -> list[Any]:
-    query = Path(__file__).with_name(file).read_bytes()
+def _ask(conninfo: str, statement: str, params: dict[str, Any] | None = None) -> list[Any]:
     try:
         with psycopg.connect(conninfo, connect_timeout=10) as conn:
-            return conn.execute(query, asked).fetchall()
+            return conn.execute(_QUERIES[statement].encode(), params).fetchall()
     except psycopg.Error as error:
         raise EmulatorError(f"the history cannot be read: {' '.join(str(error).split())}") from None
 

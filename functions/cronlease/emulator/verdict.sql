@@ -1,3 +1,66 @@
+-- name: make_due
+-- As if their time had come; what somebody holds, or is taking right now, is left alone.
+with free as (
+  select s.id
+  from public.refresh_schedule s
+  where s.function_name = any(%(functions)s::text[])
+    and (s.locked_until is null or s.locked_until < clock_timestamp())
+  for no key update skip locked
+)
+update public.refresh_schedule s
+set next_run_at = least(s.next_run_at, clock_timestamp())
+from free
+where s.id = free.id
+returning s.function_name
+
+-- name: before
+-- Where the history of the schedules stands; what comes later is judged.
+select
+  clock_timestamp(),
+  coalesce(jsonb_object_agg(s.function_name, s.run_count), '{}')
+from public.refresh_schedule s
+
+-- name: history
+select r.status, count(*)
+from public.refresh_runs r
+where r.started_at >= %(since)s::timestamptz
+  and (r.function_name = any(%(functions)s::text[]) or r.action = any(%(actions)s::text[]))
+group by r.status
+order by count(*) desc, r.status
+
+-- name: unheard
+-- Runs of which no caller of the emulator was told, by what hit them; ours are those of the emulator's own hits.
+select
+  coalesce(r.job_name like 'projects/local/locations/emulator/jobs/%%', false)
+    or (r.trigger = 'run_due' and r.action = any (%(actions)s::text[])) as ours,
+  r.trigger,
+  count(*)
+from public.refresh_runs r
+where r.started_at >= %(since)s::timestamptz
+  and (r.function_name = any (%(functions)s::text[]) or r.action = any (%(actions)s::text[]))
+  and not %(told)s::jsonb ? r.request_id::text
+group by 1, 2
+order by 1, 2
+
+-- name: stale
+-- Leases that have run out and whose rows are due: the next hit takes them.
+select s.function_name
+from public.refresh_schedule s
+where s.locked_until < clock_timestamp()
+  and (s.next_run_at is null or s.next_run_at < clock_timestamp())
+  and s.paused_at is null
+  and s.completed_at is null
+  and (s.function_name = any(%(functions)s::text[]) or s.action = any(%(actions)s::text[]))
+  and exists (
+    select
+    from public.refresh_runs r
+    where r.function_name = s.function_name
+      and r.fence = s.fence
+      and r.started_at >= %(since)s::timestamptz
+  )
+order by s.function_name
+
+-- name: violations
 -- Whatever is wrong with the history since then, a row each: the rule that was broken, and by what.
 -- Told is what callers heard, by request ID; run_counts are the schedules' at the beginning. Only functions
 -- and actions that the hits could run are judged.

@@ -1,6 +1,8 @@
 """What the blocks of one run hold, and what they are known to have written. Decides nothing."""
 
-from cronlease.db.connection import Database
+from typing import Any
+
+from cronlease.db.connection import Database, cut
 from cronlease.db.functions import any_committed
 from cronlease.settings import Limits
 
@@ -11,6 +13,8 @@ class Blocks:
     def __init__(self) -> None:
         # Connections that the job has right now: whoever holds one must not wait for the next without an end.
         self.held = 0
+        # The connection of the fenced transaction that is open.
+        self.fenced: Any = None
         # Pieces that run.transaction() has committed.
         self.pieces = 0
         # The job has had a connection that is not fenced.
@@ -21,6 +25,11 @@ class Blocks:
         self.unsettled: set[str] = set()
         # The answer to a commit of ours was lost.
         self.unconfirmed = False
+
+    def cut(self) -> None:
+        """Under a job that was given up: nothing of it is committed, and its row is free for the end of the run."""
+        if self.fenced is not None:
+            cut(self.fenced)
 
     def patience(self, limits: Limits) -> float | None:
         """How many seconds the job may wait for a connection: without an end only where it holds none. Short enough

@@ -1,30 +1,36 @@
-"""The one way in: every real run goes through here, whichever trigger started it.
+"""The one way in: every real run goes through `execute`, whichever trigger started it.
 
 claim -> work under a heartbeat -> finish.
 """
 
-import math
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from cronlease.db.connection import Database
 from cronlease.db.functions import Claim, acquire_refresh_lock
+from cronlease.db.queries import Query
 from cronlease.job import Hit, Job
 from cronlease.observe import telemetry
 from cronlease.outcome import Outcome
 from cronlease.process import spawn_guard
-from cronlease.run.attempt import claim
-from cronlease.run.finish import Ending
+from cronlease.run.attempt import Attempt, claim
+from cronlease.run.blocks import Blocks
+from cronlease.run.finish import Finisher
 from cronlease.run.lease import Lease
+from cronlease.run.record import Record
 from cronlease.run.run import Run
 from cronlease.run.skip import skip
 from cronlease.run.supervise import supervise
 from cronlease.settings import Settings
 
-if TYPE_CHECKING:
-    from cronlease.observe.ping import CheckIns
+
+class Executed(NamedTuple):
+    """What the claim was answered, and the outcome of the run where it was granted."""
+
+    claimed: Claim
+    outcome: Outcome | None = None
 
 
 async def run_once(
@@ -39,14 +45,13 @@ async def run_once(
 ) -> Outcome:
     """One hit at a schedule, the job's own or the named one: claims the lease and runs, or skips. What runs is the
     row's action, one of the jobs. Never raises for what a run can do wrong."""
-    request_id = request_id or uuid4()
-    asked_at = time.monotonic()
-    limits, jobs, function = job.limits, jobs or {job.name: job}, name or job.name
+    function, jobs = name or job.name, jobs or {job.name: job}
+    attempt = Attempt(function, request_id or uuid4(), hit.trigger, job.limits, time.monotonic())
     query = acquire_refresh_lock(
         function,
-        request_id,
-        limits.lease,
-        max_run=limits.max_run,
+        attempt.request_id,
+        job.limits.lease,
+        max_run=job.limits.max_run,
         force=hit.force,
         trigger=hit.trigger,
         job_name=hit.job_name,
@@ -57,42 +62,43 @@ async def run_once(
         parent=spawn_guard.parent(),
     )
     rows = (job.name,) if function == job.name and job.has_row else ()
-    claimed = await claim(function, request_id, query, database, settings, limits.acquire, rows)
-    with telemetry.hit(function, request_id, hit.trigger, asked_at, claimed, job.name) as told:
-        if not claimed.acquired:
-            return told.ends(skip(function, request_id, claimed))
-        # Another action's function, perhaps, but the lease is the one that was asked for.
-        job = jobs.get(claimed.action or "", job)._replace(limits=limits)
-        return told.ends(await run_claimed(job, function, request_id, claimed, database, settings, asked_at))
+    claimed, outcome = await execute(attempt, query, rows, jobs, database, settings)
+    return outcome or skip(attempt, claimed, job.name)
 
 
-async def run_claimed(
-    job: Job,
-    function: str,
-    request_id: UUID,
-    claimed: Claim,
+async def execute(
+    attempt: Attempt,
+    query: Query[Claim],
+    rows: Sequence[str],
+    jobs: Mapping[str, Job],
     database: Database,
     settings: Settings,
-    asked_at: float,
-    stop_at: float = math.inf,
-) -> Outcome:
-    """The run of a claim that was granted: work under a heartbeat, then the end, written once. What is not done at
-    stop_at, on the monotonic clock, is interrupted."""
+) -> Executed:
+    """Claims by that query and, where the claim is granted, runs its action, one of the jobs, to its written end."""
+    claimed = await claim(attempt, query, database, settings, rows)
+    if not claimed.acquired:
+        return Executed(claimed)
+    assert claimed.action is not None, "a claim that was granted names its action"
+    job = jobs[claimed.action]
+    if claimed.function_name is not None:
+        # A dispatcher learns only now whose lease it has.
+        attempt = attempt._replace(function=claimed.function_name, limits=job.limits)
+    with telemetry.hit(attempt.function, attempt.request_id, attempt.trigger, attempt.asked_at, claimed) as span:
+        return Executed(claimed, span.ends(await _run(attempt, job, claimed, database, settings)))
+
+
+async def _run(attempt: Attempt, job: Job, claimed: Claim, database: Database, settings: Settings) -> Outcome:
     assert claimed.fence is not None, "a claim that was granted has a fence"
-    lease = Lease(function, request_id, claimed.fence, job.limits, asked_at)
-    lease.stop_at = stop_at
-    run = Run(job, lease, claimed, database)
-    check_ins = _check_ins(settings, run)
-    error = await supervise(job.function, run, lease, database)
-    outcome = await Ending(run, lease, database, asked_at).of(error)
+    lease, blocks = Lease(attempt, claimed.fence), Blocks()
+    record = Record(job, claimed, lease)
+    run = Run(job.name, claimed.args or {}, lease, record, blocks, database)
+    check_ins = None
+    if settings.ping_url is not None:
+        from cronlease.observe.ping import CheckIns
+
+        check_ins = CheckIns(settings.ping_url, run.function, run.request_id, run.http_headers())
+    error = await supervise(job.function, run, lease, blocks, database)
+    outcome = await Finisher(lease, record, blocks, database).finish(error)
     if check_ins is not None:
         await check_ins.end(outcome)
     return outcome
-
-
-def _check_ins(settings: Settings, run: Run) -> "CheckIns | None":
-    if settings.ping_url is None:
-        return None
-    from cronlease.observe.ping import CheckIns
-
-    return CheckIns(settings.ping_url, run.function, run.request_id, run.http_headers())

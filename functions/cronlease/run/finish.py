@@ -5,11 +5,10 @@ Whether a commit happened is asked, never guessed: finish answers what it record
 
 import asyncio
 import logging
-import time
-from typing import TYPE_CHECKING
 
 from cronlease.db.connection import Database
-from cronlease.db.functions import Finish, Query, release_refresh_lock
+from cronlease.db.functions import Finish, release_refresh_lock
+from cronlease.db.queries import Query
 from cronlease.errors import (
     CommitUnknown,
     ConnectionLost,
@@ -20,14 +19,14 @@ from cronlease.errors import (
     Unreachable,
 )
 from cronlease.observe import telemetry
-from cronlease.observe.logs import log, storable
+from cronlease.observe.logs import log
+from cronlease.observe.redact import storable
 from cronlease.outcome import FailReason, Outcome, Status
-from cronlease.run.attempt import within
+from cronlease.run.blocks import Blocks
+from cronlease.run.deadline import within
 from cronlease.run.lease import Lease
 from cronlease.run.raised import text_of
-
-if TYPE_CHECKING:
-    from cronlease.run.run import Run
+from cronlease.run.record import Record
 
 _ACTIONS = {
     FailReason.FAILED: "run_failed",
@@ -43,29 +42,29 @@ _STATUSES = {
 }
 
 
-class Ending:
-    """The end of one run, written once."""
+class Finisher:
+    """Writes the end of one run, once."""
 
-    def __init__(self, run: "Run", lease: Lease, database: Database, asked_at: float) -> None:
-        self._run = run
+    def __init__(self, lease: Lease, record: Record, blocks: Blocks, database: Database) -> None:
+        self._attempt = lease.attempt
         self._lease = lease
+        self._record = record
+        self._blocks = blocks
         self._database = database
-        self._asked_at = asked_at
 
-    async def of(self, error: BaseException | None) -> Outcome:
+    async def finish(self, error: BaseException | None) -> Outcome:
         """The outcome of a job that returned (None) or raised."""
-        run = self._run
-        if run.finished is not None:
+        if self._record.end is not None:
             if error is not None:
                 log(
                     logging.ERROR,
                     f"The job failed after its run was committed: {text_of(error)}",
                     action="job_failed_late",
                     cause=error,
-                    **self._who,
+                    **self._attempt.who,
                 )
-            return self._success(run.finished)
-        if error is None and not run.entered_commit:
+            return self._success(self._record.end)
+        if error is None and not self._record.entered_commit:
             return await self._well()
         if error is None:
             error = RuntimeError(
@@ -89,7 +88,7 @@ class Ending:
 
     async def _well(self) -> Outcome:
         try:
-            return self._success(await self._write(self._run.success()))
+            return self._success(await self._write(self._record.success()))
         except LeaseLost:
             return await self._lost()
         except (ConnectionLost, Unreachable, TimeoutError) as trouble:
@@ -100,7 +99,7 @@ class Ending:
     async def _unknown(self, error: CommitUnknown) -> Outcome:
         """The commit's answer was lost. Asked as failed: if it did happen, finish says so and changes nothing."""
         try:
-            finish = await self._write(self._run.failure(f"the commit was not confirmed: {error}"))
+            finish = await self._write(self._record.failure(f"the commit was not confirmed: {error}"))
         except LeaseLost:
             return await self._lost()
         except (DatabaseTrouble, TimeoutError) as trouble:
@@ -109,7 +108,7 @@ class Ending:
         if finish.status in (Status.SUCCESS, Status.PARTIAL):
             return self._success(finish)
         what = "the commit did not happen"
-        if not self._run.entered_commit:
+        if not self._record.entered_commit:
             what = "the commit of run.transaction() was not confirmed, so that piece may stand or not"
         return self._not_ok(FailReason.FAILED, finish, f"{what}: {error}", error)
 
@@ -117,7 +116,7 @@ class Ending:
         finish = None
         try:
             interrupted = reason is FailReason.INTERRUPTED
-            finish = await self._write(self._run.interruption(text) if interrupted else self._run.failure(text))
+            finish = await self._write(self._record.interruption(text) if interrupted else self._record.failure(text))
         except LeaseLost:
             return await self._lost()
         except Exception as trouble:
@@ -130,7 +129,7 @@ class Ending:
 
     async def _release(self, trouble: Exception) -> None:
         """The second rung. The third needs nobody: the lease runs out."""
-        query = release_refresh_lock(self._run.function, self._run.request_id)
+        query = release_refresh_lock(self._attempt.function, self._attempt.request_id)
         then = "the lease was released instead"
         try:
             await within(self._lease.limits.acquire, self._database.ask_fresh(query))
@@ -140,7 +139,7 @@ class Ending:
             logging.ERROR,
             f"The end of the run could not be written ({str(trouble) or 'no answer'}): {then}",
             action="run_finish_failed",
-            **self._who,
+            **self._attempt.who,
         )
 
     async def _write(self, query: Query[Finish]) -> Finish:
@@ -153,56 +152,54 @@ class Ending:
                 return await within(limit, self._database.ask_at_the_end(query))
 
     def _success(self, finish: Finish) -> Outcome:
-        run = self._run
+        record, attempt = self._record, self._attempt
         log(
             logging.INFO,
-            f"Ran {run.function}: {finish.status.value}",
+            f"Ran {attempt.function}: {finish.status.value}",
             action="run_finished",
             status=finish.status.value,
-            error=run.left_out,
-            **self._who,
-            **run.counts._asdict(),
+            error=record.left_out,
+            **self._attempt.who,
+            **record.counts._asdict(),
             next_run_at=finish.next_run_at,
-            duration_ms=self._duration_ms,
+            duration_ms=attempt.duration_ms,
         )
         return Outcome(
-            run.function,
-            run.request_id,
+            attempt.function,
+            attempt.request_id,
             status=finish.status,
-            error=run.left_out,
-            counts=run.counts,
+            error=record.left_out,
+            counts=record.counts,
             next_run_at=finish.next_run_at,
-            duration_ms=self._duration_ms,
-            hint=run.hint and storable(run.hint),
+            duration_ms=attempt.duration_ms,
+            hint=record.hint and storable(record.hint),
         )
 
     async def _lost(self) -> Outcome:
         try:
-            stands = await within(self._lease.limits.acquire, self._run.blocks.stands(self._database))
+            stands = await within(self._lease.limits.acquire, self._blocks.stands(self._database))
         except (DatabaseTrouble, TimeoutError):
             stands = "what of it was written could not be asked, the database does not answer"
         return self._not_ok(FailReason.LEASE_LOST, None, f"this run lost its lease: {stands}", None)
 
     def _not_ok(self, reason: FailReason, finish: Finish | None, text: str, error: BaseException | None) -> Outcome:
-        run = self._run
+        attempt = self._attempt
         mild = reason in (FailReason.LEASE_LOST, FailReason.INTERRUPTED)
         level = logging.WARNING if mild else logging.ERROR
-        log(level, f"{run.function} did not end well: {text}", action=_ACTIONS[reason], cause=error, **self._who)
+        log(
+            level,
+            f"{attempt.function} did not end well: {text}",
+            action=_ACTIONS[reason],
+            cause=error,
+            **self._attempt.who,
+        )
         return Outcome(
-            run.function,
-            run.request_id,
+            attempt.function,
+            attempt.request_id,
             status=_STATUSES.get(reason, Status.FAILED),
             failed=reason,
             error=storable(text),
-            counts=run.counts,
+            counts=self._record.counts,
             next_run_at=finish.next_run_at if finish else None,
-            duration_ms=self._duration_ms,
+            duration_ms=attempt.duration_ms,
         )
-
-    @property
-    def _who(self) -> dict[str, str]:
-        return {"function": self._run.function, "request_id": str(self._run.request_id)}
-
-    @property
-    def _duration_ms(self) -> int:
-        return round((time.monotonic() - self._asked_at) * 1000)

@@ -1,11 +1,14 @@
 """The connection of a job that is not fenced: for reading and for staging."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cronlease.db.connection import Database
 from cronlease.db.guard import lend
 from cronlease.run.blocks import Blocks
 from cronlease.settings import Limits
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
 
 
 class Lending:
@@ -18,18 +21,19 @@ class Lending:
         self._open: Any = None
         self._lent: Any = None
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> "AsyncConnection":
         self._open = self._database.lent(self._blocks.patience(self._limits))
-        conn = await self._open.__aenter__()
-        return self._begin(conn)
+        lent: AsyncConnection = self._begin(await self._open.__aenter__())
+        return lent
 
     async def __aexit__(self, *_: object) -> None:
         self._end()
         await self._open.__aexit__(None, None, None)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Connection":
         self._open = self._database.connect()
-        return self._begin(self._open)
+        lent: Connection = self._begin(self._open)
+        return lent
 
     def __exit__(self, *_: object) -> None:
         self._end()

@@ -1,6 +1,6 @@
 """What a job raised, made harmless: whatever it is, it ends its run and nothing else."""
 
-from cronlease.observe.logs import storable
+from cronlease.observe.redact import storable
 
 
 def text_of(error: BaseException) -> str:

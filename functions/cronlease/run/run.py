@@ -1,22 +1,19 @@
-"""One real run, as its job sees it."""
+"""One real run, as its job sees it: every public name here is for users."""
 
-import random
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from cronlease.cadence import Every
 from cronlease.db.connection import Database
-from cronlease.db.functions import Claim, Finish, Query, finish_refresh_run
-from cronlease.job import Job
 from cronlease.observe import telemetry
-from cronlease.observe.logs import storable
-from cronlease.outcome import Counts, Status
+from cronlease.observe.redact import storable
+from cronlease.outcome import Counts
 from cronlease.process import spawn_guard
 from cronlease.run.blocks import Blocks
 from cronlease.run.lease import Lease
 from cronlease.run.lending import Lending
+from cronlease.run.record import Record
 from cronlease.run.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -24,59 +21,43 @@ if TYPE_CHECKING:
 
 # Whoever shows on a terminal how far a run is; elsewhere nobody does.
 watcher: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("watcher", default=None)
-# The system's own: nothing to seed, nothing two forked workers could share.
-_random = random.SystemRandom()
 
 
 class Run:
     """One real run, as its job sees it."""
 
-    def __init__(self, job: Job, lease: Lease, claimed: Claim, database: Database) -> None:
+    def __init__(
+        self, action: str, args: dict[str, Any], lease: Lease, record: Record, blocks: Blocks, database: Database
+    ) -> None:
         self.function = lease.function
-        self.action = job.name
+        self.action = action
+        self.args = args
         self.request_id = lease.request_id
         self.fence = lease.fence
         self.lease = lease.limits.lease
-        self.args: dict[str, Any] = claimed.args or {}
-        self.counts = Counts()
-        self.hint: str | None = None
-        self.finished: Finish | None = None
-        self.entered_commit = False
         self._lease = lease
+        self._record = record
+        self._blocks = blocks
         self._database = database
-        self._retention = job.retention
-        self._every = Every.parse(claimed.every) if claimed.every else job.every
-        self._backoff = job.backoff
-        self._failures = claimed.failures or 0
-        self.left_out: str | None = None
         self._place = telemetry.here()
-        self.blocks = Blocks()
-        self._block: Transaction | None = None
 
     def commit(self) -> Transaction:
         """The fenced transaction that ends the run: what is written in it and the next run time commit together,
         or neither does. Entered at most once; `async with` gives an async connection, `with` a plain one."""
-        if self.entered_commit:
+        if self._record.entered_commit:
             raise RuntimeError("run.commit() is entered at most once: use run.transaction() for earlier pieces")
-        self.entered_commit = True
-        self._block = Transaction(self._database, self._lease, self.blocks, self.success, self._finished)
-        return self._block
+        self._record.entered_commit = True
+        return Transaction(self._database, self._lease, self._blocks, self._record.success, self._record.ended)
 
     def transaction(self) -> Transaction:
         """A fenced transaction for a piece of the work; leaving it commits the piece and renews the lease."""
-        self._block = Transaction(self._database, self._lease, self.blocks)
-        return self._block
-
-    def cut(self) -> None:
-        """Ends the fenced transaction that is open, if one is: for who gives up the job."""
-        if self._block is not None:
-            self._block.cut()
+        return Transaction(self._database, self._lease, self._blocks)
 
     def connection(self) -> Lending:
         """A connection in autocommit mode, not fenced: for reading and for staging only. `async with` lends a pooled
         one, of which an instance lends six at the same time, blocks included: whoever asks for more waits, though
         not for long inside a block. `with`, in a plain job, opens one."""
-        return Lending(self._database, self._lease.limits, self.blocks)
+        return Lending(self._database, self._lease.limits, self._blocks)
 
     def check(self) -> None:
         """Raises LeaseLost or TimeIsUp when this run can no longer commit."""
@@ -100,8 +81,8 @@ class Run:
                 raise TypeError(f"run.report({name}=...) takes a whole number from 0, not {count!r}")
         if not isinstance(hint, str | None):
             raise TypeError("run.report(hint=...) takes a text")
-        self.counts = self.counts._replace(**counts)
-        self.hint = hint or self.hint
+        self._record.counts = self._record.counts._replace(**counts)
+        self._record.hint = hint or self._record.hint
 
     def progress(self, said: str, done: int = 0, of: int = 0) -> None:
         """Tells whoever watches the run what it is at, and how much of it is done. Kept nowhere."""
@@ -117,11 +98,11 @@ class Run:
         """The run will end as partial: it did its work except for what reason names."""
         if not isinstance(reason, str) or not reason.strip():
             raise TypeError("run.partial(...) takes a text that says what was left out")
-        self.left_out = storable(reason)
+        self._record.left_out = storable(reason)
 
     def backoff(self, failures: int) -> timedelta:
         """What that many failures in a row cost by this function's rule, for parts of a job that fail alone."""
-        return self._backoff.draw(failures, _random)
+        return self._record.backoff(failures)
 
     def child_env(self) -> dict[str, str]:
         """The environment for a process that this run starts: it cannot trigger a run again."""
@@ -137,29 +118,3 @@ class Run:
 
         env = {**self.child_env(), **(options.pop("env", None) or {}), spawn_guard.SPAWNED: str(self.request_id)}
         return Popen(command, env=env, **options)  # noqa: S603 (the job's own command)
-
-    def success(self) -> Query[Finish]:
-        status = Status.PARTIAL if self.left_out else Status.SUCCESS
-        return self._finish(status, self._every.draw(_random), self.left_out)
-
-    def failure(self, error: str) -> Query[Finish]:
-        return self._finish(Status.FAILED, self.backoff(self._failures + 1), error)
-
-    def interruption(self, error: str) -> Query[Finish]:
-        """Not a failure, and due at once."""
-        return self._finish(Status.INTERRUPTED, timedelta(0), error)
-
-    def _finish(self, status: Status, delay: timedelta, error: str | None) -> Query[Finish]:
-        return finish_refresh_run(
-            self.function,
-            self.request_id,
-            self.fence,
-            status,
-            delay,
-            error=error and storable(error),
-            counts=self.counts,
-            retention=self._retention,
-        )
-
-    def _finished(self, finish: Finish) -> None:
-        self.finished = finish

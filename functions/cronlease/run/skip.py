@@ -8,6 +8,7 @@ from cronlease.observe import telemetry
 from cronlease.observe.logs import log, logger
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import spawn_guard
+from cronlease.run.attempt import Attempt
 
 _LEVELS = {
     SkipReason.NOT_DUE: logging.DEBUG,
@@ -22,13 +23,19 @@ _HINTS = {
 }
 
 
-def turned_away(function: str, request_id: UUID, reason: SkipReason) -> Outcome:
+def skip_unasked(function: str, request_id: UUID, reason: SkipReason) -> Outcome:
     """A skip that needs no look at the schedule: what a run itself has started, or a process that is ending."""
-    return telemetry.skipped(skip(function, request_id, Claim(False, reason, *[None] * 8)))
+    return telemetry.skipped(_skipped(function, request_id, Claim(False, reason, *[None] * 8)))
 
 
-def skip(function: str, request_id: UUID, claimed: Claim) -> Outcome:
-    """What became of a hit that was not granted its claim."""
+def skip(attempt: Attempt, claimed: Claim, action: str) -> Outcome:
+    """The outcome of a hit that was not granted its claim."""
+    who = attempt.function, attempt.request_id
+    with telemetry.hit(*who, attempt.trigger, attempt.asked_at, claimed, action) as span:
+        return span.ends(_skipped(*who, claimed))
+
+
+def _skipped(function: str, request_id: UUID, claimed: Claim) -> Outcome:
     reason = SkipReason(claimed.reason or SkipReason.SCHEDULE_READ_ERROR)
     level = _LEVELS.get(reason, logging.INFO)
     if reason is not SkipReason.SCHEDULE_READ_ERROR and logger.isEnabledFor(level):

@@ -8,7 +8,6 @@ import contextvars
 import inspect
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -16,7 +15,9 @@ from typing import Any
 from cronlease.db.connection import Database
 from cronlease.observe.logs import log
 from cronlease.process.shutdown import process
-from cronlease.run.lease import Heartbeat, Lease
+from cronlease.run.blocks import Blocks
+from cronlease.run.heartbeat import Heartbeat
+from cronlease.run.lease import Lease
 from cronlease.run.raised import contained, text_of
 
 _MOST_GRACE_SECONDS = 5.0
@@ -26,7 +27,9 @@ _LAST_GRACE_SECONDS = 1.0
 _CUT_SECONDS = 0.5
 
 
-async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database: Database) -> BaseException | None:
+async def supervise(
+    job: Callable[[Any], Any], run: Any, lease: Lease, blocks: Blocks, database: Database
+) -> BaseException | None:
     """The job's error, or None when it returned. A job that was cancelled here ends with CancelledError."""
     loop = asyncio.get_running_loop()
     nudged = asyncio.Event()
@@ -36,7 +39,7 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
             loop.call_soon_threadsafe(nudged.set)
 
     def interrupt() -> None:
-        lease.stop_at = 0.0
+        lease.interrupt()
         nudged.set()
 
     # An ordinary decorator around an async function gives a plain one: what counts is what it is made of.
@@ -63,10 +66,10 @@ async def supervise(job: Callable[[Any], Any], run: Any, lease: Lease, database:
         # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting. Its open
         # transaction has the row, which is needed to write the end.
         task.add_done_callback(_say_late)
-        lease.given_up = True
+        lease.give_up()
         # Where no thread is to be had, the server ends that transaction in its own time.
         with suppress(RuntimeError):
-            await asyncio.wait({_in_thread(lambda each: each.cut(), run)}, timeout=_CUT_SECONDS)
+            await asyncio.wait({_in_thread(lambda _: blocks.cut(), run)}, timeout=_CUT_SECONDS)
         return asyncio.CancelledError()
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
@@ -76,7 +79,7 @@ async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.E
     waiter = asyncio.ensure_future(nudged.wait())
     try:
         while not task.done():
-            left = min(lease.seconds_left, max(0.0, lease.stop_at - time.monotonic()))
+            left = min(lease.seconds_left, lease.seconds_to_stop)
             await asyncio.wait({task, waiter}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if lease.lost or lease.overdue or lease.interrupted:
                 return

@@ -8,15 +8,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cronlease.db.connection import Database, ask, ask_plain, cut, is_idle, send, send_plain
-from cronlease.db.functions import Finish, Query, assert_lease, only_in, renew_refresh_lock
+from cronlease.db.ask import ask, ask_sync, send, send_sync
+from cronlease.db.connection import Database, is_idle
+from cronlease.db.functions import Finish, assert_lease, only_in, renew_refresh_lock
 from cronlease.db.guard import lend
+from cronlease.db.queries import Query
 from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
 from cronlease.observe import telemetry
 from cronlease.run.blocks import Blocks
 from cronlease.run.lease import Lease
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
 
 
 class Transaction:
@@ -46,10 +51,11 @@ class Transaction:
         self._id = ""
         self._asked_at = 0.0
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> "AsyncConnection":
         patience = self._blocks.patience(self._lease.limits)
         self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
-        return self._entered(*await self._fenced.__aenter__())
+        lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
+        return lent
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._leave()
@@ -63,15 +69,16 @@ class Transaction:
                         await send(self._conn, "commit")
                 self._committed(answer)
         finally:
-            self._lease.resume()
-            self._conn = None
+            self._lease.leave_block()
+            self._blocks.fenced = None
             await self._fenced.__aexit__(None, None, None)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "Connection":
         conn = self._database.connect()
         try:
-            send_plain(conn, self._opening())
-            return self._entered(conn, ask_plain(conn, self._fence()))
+            send_sync(conn, self._opening())
+            lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
+            return lent
         except BaseException:
             conn.close()
             raise
@@ -83,23 +90,19 @@ class Transaction:
                 last = self._last_word()
                 with self._span():
                     with self._inside():
-                        answer = self._held(ask_plain(self._conn, last))
+                        answer = self._held(ask_sync(self._conn, last))
                     with self._confirmed():
-                        send_plain(self._conn, "commit")
+                        send_sync(self._conn, "commit")
                 self._committed(answer)
         finally:
-            self._lease.resume()
+            self._lease.leave_block()
+            self._blocks.fenced = None
             self._conn.close()
-
-    def cut(self) -> None:
-        """Under a job that was given up: nothing of it is committed, and its row is free for the end of the run."""
-        if self._conn is not None:
-            cut(self._conn)
 
     def _opening(self) -> str:
         """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
         self._lease.check()
-        if self._lease.resting:
+        if self._lease.in_a_block:
             raise RuntimeError(
                 "run.commit() and run.transaction() do not nest: leave the one before entering the next"
             )
@@ -122,7 +125,8 @@ class Transaction:
         self._conn, self._id = conn, transaction
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
-        self._lease.rest()
+        self._blocks.fenced = conn
+        self._lease.enter_block()
         self._lent = lend(conn, self._name)
         return self._lent
 
@@ -139,7 +143,7 @@ class Transaction:
             raise LeaseLost("the run was given up, and its end is written: this comes too late")
         if is_idle(self._conn):
             raise self._left_outside()
-        self._lease.committing = True
+        self._lease.commit()
         self._asked_at = time.monotonic()
         if self._finish is not None:
             return only_in(self._id, self._finish())
@@ -186,7 +190,7 @@ class Transaction:
             self._blocks.pieces += 1
             self._lease.renewed(self._asked_at)
         else:
-            self._lease.close()
+            self._lease.finish()
             self._on_finished(answer)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cronlease.callers import tokens
 from cronlease.job import Hit
-from cronlease.observe.logs import hide
+from cronlease.observe.redact import hide
+from cronlease.readers import tokens
 from cronlease.settings import Settings, SettingsError
 from cronlease.triggers.loopback import is_local
 from cronlease.triggers.request import Refused

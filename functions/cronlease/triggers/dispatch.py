@@ -1,28 +1,30 @@
-"""The run-due door: takes what is due, the oldest first, one after another. Any number may do so at once.
+"""Run-due: takes what is due, the oldest first, one after another. Any number may do so at once.
 
-Which row is whose is decided in the wall (claim_due_refresh); here is only when to stop.
+Which row is whose is decided in the database (claim_due_refresh); here is only when to stop.
 """
 
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from cronlease.db.connection import Database
-from cronlease.db.functions import Claim, Due, claim_due_refresh, due_refreshes, ensure_schedule
+from cronlease.db.functions import Due, claim_due_refresh, due_refreshes, ensure_schedule, prune_refresh_history
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
 from cronlease.observe import telemetry
 from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.attempt import claim, within
-from cronlease.run.execution import run_claimed
+from cronlease.run.attempt import Attempt
+from cronlease.run.deadline import within
+from cronlease.run.execution import Executed, execute
 from cronlease.settings import Settings
 
-DOOR = "run-due"
+RUN_DUE = "run-due"
 # A row is started only while the longest run so far would fit this many times into what is left.
 _ROOM_FOR_ANOTHER = 1.5
 
@@ -73,7 +75,7 @@ def _brief(outcome: Outcome) -> dict[str, Any]:
     return {name: value for name, value in outcome.as_json().items() if name in kept and value is not None}
 
 
-class _Told:
+class _Tally:
     """The outcomes of one run-due, sorted as they come."""
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
@@ -83,16 +85,13 @@ class _Told:
         self._failed: list[Outcome] = []
         self._interrupted: list[Outcome] = []
 
-    def is_news(self, outcome: Outcome) -> bool:
-        """Takes it; False when it is not the first of its row."""
+    def record(self, outcome: Outcome) -> None:
         if outcome.failed is None:
             self._ran.append(outcome)
         else:
             (self._interrupted if outcome.failed is FailReason.INTERRUPTED else self._failed).append(outcome)
         self._on_outcome(outcome)
-        known = outcome.function in self.names
         self.names.add(outcome.function)
-        return not known
 
     def report(self, *, due: Due | None = None, reason: SkipReason | None = None) -> Report:
         return Report(tuple(self._ran), tuple(self._failed), tuple(self._interrupted), due, reason)
@@ -105,67 +104,74 @@ class Dispatcher:
         self._jobs = jobs
         self._database = database
         self._settings = settings
-        self._acquire = settings.limits().acquire
+        self._limits = settings.limits()
         self._own_rows = [job.name for job in jobs.values() if job.has_row]
         self._rows_are_there = False
+        self._prune_at = 0.0
 
     async def one(self, *, trigger: str = "run_due", stop_at: float = math.inf) -> Dispatched:
         """Claims the oldest due row and runs it; not done at stop_at, on the monotonic clock, it is interrupted, and
         due at once. Never raises for what a run or a database can do wrong."""
-        request_id, asked_at = uuid4(), time.monotonic()
-        claimed = await self._claim(request_id, trigger)
+        attempt = Attempt(RUN_DUE, uuid4(), trigger, self._limits, time.monotonic(), stop_at)
+        claimed, outcome = await self._execute(attempt)
         if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
-            with telemetry.hit(DOOR, request_id, trigger, asked_at, claimed) as told:
-                return Dispatched(told.ends(Outcome(DOOR, request_id, skipped=SkipReason.SCHEDULE_READ_ERROR)))
-        if await self._makes_rows() and not claimed.acquired:
-            claimed = await self._claim(request_id, trigger)
-        if not claimed.acquired:
-            return Dispatched(None, claimed.due_in)
-        assert claimed.action is not None, "a claim names its action"
-        assert claimed.function_name is not None, "a claim of what is due names its row"
-        job, name = self._jobs[claimed.action], claimed.function_name
-        database, settings = self._database, self._settings
-        with telemetry.hit(name, request_id, trigger, asked_at, claimed) as told:
-            ran = await run_claimed(job, name, request_id, claimed, database, settings, asked_at, stop_at)
-            return Dispatched(told.ends(ran))
+            with telemetry.hit(RUN_DUE, attempt.request_id, trigger, attempt.asked_at, claimed) as span:
+                unreadable = Outcome(RUN_DUE, attempt.request_id, skipped=SkipReason.SCHEDULE_READ_ERROR)
+                return Dispatched(span.ends(unreadable))
+        if await self._create_missing_rows() and outcome is None:
+            claimed, outcome = await self._execute(attempt)
+        return Dispatched(outcome, claimed.due_in)
 
     async def run_due(self, on_outcome: Callable[[Outcome], None] = lambda _: None) -> Report:
         """Runs what is due until nothing is, or until another run might not end in time."""
         budget = self._settings.limits().max_run.total_seconds()
         pause = self._settings.dispatch_pause.total_seconds()
         ends_at, longest = time.monotonic() + budget, 0.0
-        told = _Told(on_outcome)
+        tally = _Tally(on_outcome)
         while ends_at - time.monotonic() > longest * _ROOM_FOR_ANOTHER:
             if process.draining:
-                return told.report(reason=SkipReason.SHUTTING_DOWN)
+                return tally.report(reason=SkipReason.SHUTTING_DOWN)
             started = time.monotonic()
             # The first has all of its own time: one that never ends must fail, or it would always be the first.
-            outcome, _ = await self.one(stop_at=ends_at if told.names else math.inf)
+            outcome, _ = await self.one(stop_at=ends_at if tally.names else math.inf)
             if outcome is None:
                 break
             if outcome.skipped is not None:
-                return told.report(reason=outcome.skipped)
-            if not told.is_news(outcome):
+                return tally.report(reason=outcome.skipped)
+            is_repeat = outcome.function in tally.names
+            tally.record(outcome)
+            if is_repeat:
                 # It is due again, and the oldest: all that was due when we began has had its turn.
                 break
             longest = max(longest, time.monotonic() - started)
             await process.pause(pause)
-        return told.report(due=await self._still_due())
+        await self.prune()
+        return tally.report(due=await self._still_due())
 
-    async def _claim(self, request_id: UUID, trigger: str) -> Claim:
+    async def prune(self, every: float = 0) -> None:
+        """Deletes a bounded part of the history past its retention; again only after so many seconds."""
+        if time.monotonic() < self._prune_at:
+            return
+        self._prune_at = time.monotonic() + every
+        with suppress(DatabaseTrouble, TimeoutError):
+            # The next claim says what is wrong with the database.
+            query = prune_refresh_history(self._settings.retention)
+            await within(self._limits.acquire, self._database.ask(query))
+
+    async def _execute(self, attempt: Attempt) -> Executed:
         jobs = self._jobs.values()
         query = claim_due_refresh(
-            request_id,
+            attempt.request_id,
             tuple(self._jobs),
             [job.limits.lease for job in jobs],
             [job.backoff.band.high for job in jobs],
-            trigger=trigger,
-            max_run=self._settings.limits().max_run,
+            trigger=attempt.trigger,
+            max_run=self._limits.max_run,
             parent=spawn_guard.parent(),
         )
-        return await claim(DOOR, request_id, query, self._database, self._settings, self._acquire, self._own_rows)
+        return await execute(attempt, query, self._own_rows, self._jobs, self._database, self._settings)
 
-    async def _makes_rows(self) -> bool:
+    async def _create_missing_rows(self) -> bool:
         """Whether a scheduled function had no row yet and has one now; looked at once. After a claim, which makes the
         schema where there is none and says what is wrong with a database."""
         if self._rows_are_there:
@@ -173,7 +179,7 @@ class Dispatcher:
         made = False
         try:
             for name in self._own_rows:
-                made |= await within(self._acquire, self._database.ask(ensure_schedule(name))) == "created"
+                made |= await within(self._limits.acquire, self._database.ask(ensure_schedule(name))) == "created"
         except (DatabaseTrouble, TimeoutError):
             # The next claim will say why.
             return False
@@ -182,6 +188,6 @@ class Dispatcher:
 
     async def _still_due(self) -> Due | None:
         try:
-            return await within(self._acquire, self._database.ask(due_refreshes(self._jobs)))
+            return await within(self._limits.acquire, self._database.ask(due_refreshes(self._jobs)))
         except (DatabaseTrouble, TimeoutError):
             return None

@@ -22,9 +22,10 @@ from cronlease.observe import logs, telemetry
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.attempt import say_unreadable, within
+from cronlease.run.attempt import log_unreadable
+from cronlease.run.deadline import within
 from cronlease.run.execution import run_once
-from cronlease.run.skip import turned_away
+from cronlease.run.skip import skip_unasked
 from cronlease.settings import Settings
 from cronlease.triggers import serving
 from cronlease.triggers.auth import check_hit, check_status, guard, is_checked
@@ -124,14 +125,14 @@ class Door:
         return _json({"ready": True}, request_id)
 
     async def _hit(self, request: Request, request_id: UUID) -> Outcome:
-        if (reason := _turned_away(request)) is not None:
-            return turned_away(self._job.name, request_id, reason)
+        if (reason := _reason_to_skip(request)) is not None:
+            return skip_unasked(self._job.name, request_id, reason)
         hit = await read_hit(request)
         check_hit(self._settings, request.scope, hit)
         try:
             database = self._connected()
         except Unreachable as trouble:
-            say_unreadable(self._job.name, request_id, str(trouble))
+            log_unreadable(self._job.name, request_id, str(trouble))
             reason = SkipReason.SCHEDULE_READ_ERROR
             return telemetry.skipped(Outcome(self._job.name, request_id, skipped=reason, hint=str(trouble)))
         return await run_once(self._job, hit, database, self._settings, request_id=request_id, jobs=registry.jobs())
@@ -139,7 +140,7 @@ class Door:
     async def _run_due(self, request: Request) -> "Report":
         from cronlease.triggers.dispatch import Dispatcher, Report
 
-        if (reason := _turned_away(request)) is not None:
+        if (reason := _reason_to_skip(request)) is not None:
             return Report(reason=reason)
         hit = await read_hit(request)
         if hit.force or hit.args:
@@ -147,7 +148,7 @@ class Door:
         try:
             database = self._connected()
         except Unreachable as trouble:
-            say_unreadable("run-due", uuid4(), str(trouble))
+            log_unreadable("run-due", uuid4(), str(trouble))
             return Report(reason=SkipReason.SCHEDULE_READ_ERROR)
         return await Dispatcher(registry.jobs(), database, self._settings).run_due()
 
@@ -209,7 +210,7 @@ def _say_refused(request: Request, request_id: UUID, refused: Refused) -> None:
         )
 
 
-def _turned_away(request: Request) -> SkipReason | None:
+def _reason_to_skip(request: Request) -> SkipReason | None:
     """Why a hit is not even looked at."""
     if process.draining:
         return SkipReason.SHUTTING_DOWN

@@ -10,17 +10,15 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from cronlease import arguments
 from cronlease.job import Hit
-from cronlease.observe.logs import cut
+from cronlease.observe.redact import cut
 
 MOST_BYTES = 64 * 1024
 # Less than a process that is told to stop lets those finish that have begun.
 _BODY_SECONDS = 5.0
 _HEADER_LENGTH = 500
 _FIELD_LENGTH = 50
-# As args_mistake of schema/functions has them.
-_MOST_LEVELS = 200
-_LARGEST = 1e300
 
 
 class Refused(Exception):
@@ -75,9 +73,9 @@ def _fields(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        given = json.loads(body, parse_constant=_no_constant)
+        given = arguments.decode(body)
     except (ValueError, RecursionError) as error:
-        why = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8, not a number, or nested too deep"
+        why = _reason(error)
         raise Refused(
             400, "bad_request", f'the body is not JSON ({why}): send nothing or {{"force": true}}'
         ) from None
@@ -86,8 +84,11 @@ def _fields(body: bytes) -> dict[str, Any]:
     return _validated(given)
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
+def _reason(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return error.msg
+    is_plain = isinstance(error, ValueError) and not isinstance(error, UnicodeError)
+    return str(error) if is_plain else "not UTF-8, or nested too deep"
 
 
 def _validated(given: dict[str, Any]) -> dict[str, Any]:
@@ -101,36 +102,11 @@ def _validated(given: dict[str, Any]) -> dict[str, Any]:
         if first["type"] == "extra_forbidden":
             raise Refused(400, "bad_request", f"{field}: unknown field, the fields are force and args") from None
         raise Refused(400, "bad_request", f"{field}: {first['msg'].lower()}") from None
-    if why := unstorable(fields["args"]):
-        raise Refused(400, "bad_request", f"args: {why}")
-    return fields
-
-
-def unstorable(args: dict[str, Any]) -> str | None:
-    """Why the database's own kind of JSON cannot hold what was valid JSON; None where it can."""
-    said = "text with a NUL or half a character in it cannot be stored"
     try:
-        text = json.dumps(args, ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except UnicodeEncodeError:
-        return said
-    except ValueError:
-        return "a number that large cannot be stored"
-    # Not where the backslash itself is meant.
-    return said if "\\u0000" in text.replace("\\\\", "") else _out_of_bounds(args)
-
-
-def _out_of_bounds(args: dict[str, Any]) -> str | None:
-    """What args_mistake would refuse, said before anything is asked."""
-    values: list[Any] = [args]
-    for _ in range(_MOST_LEVELS + 1):
-        if any(isinstance(value, int | float) and abs(value) >= _LARGEST for value in values):
-            return "a number that large cannot be stored"
-        parts = [
-            value.values() if isinstance(value, dict) else value for value in values if isinstance(value, dict | list)
-        ]
-        values = [each for part in parts for each in part]
-    return f"nested more than {_MOST_LEVELS} levels deep" if values else None
+        arguments.encode(fields["args"])
+    except ValueError as error:
+        raise Refused(400, "bad_request", f"args: {error}") from None
+    return fields
 
 
 @functools.cache

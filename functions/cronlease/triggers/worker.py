@@ -26,6 +26,7 @@ _JITTER = 0.1
 # When all that is due is being claimed by others there is nothing to wait for, and no reason to ask without pause.
 _SHORTEST = 0.1
 _FIRST_RETRY = 1.0
+_PRUNE_EVERY = 600.0
 
 
 class Pace(NamedTuple):
@@ -76,7 +77,10 @@ class Worker:
 
     async def step(self) -> Dispatched:
         """Claims what is due longest and runs it, or says how long until something is."""
-        return await self._dispatcher.one(trigger="worker")
+        dispatched = await self._dispatcher.one(trigger="worker")
+        if dispatched.outcome is None:
+            await self._dispatcher.prune(_PRUNE_EVERY)
+        return dispatched
 
     async def run(self) -> None:
         """Until stop is called and the runs in progress have ended; the first step is taken at once."""

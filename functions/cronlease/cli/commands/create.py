@@ -8,9 +8,9 @@ import click
 
 from cronlease.cadence import Every
 from cronlease.cli import options, output, rows
-from cronlease.cli.source import Source, look_into
-from cronlease.cli.table import shown
-from cronlease.db.conninfo import connect_plain
+from cronlease.cli.source import Source, load_jobs_or_warn
+from cronlease.cli.table import one_line
+from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import create_if_absent
 from cronlease.db.schedule import When, schedule_action
 from cronlease.errors import AlreadyThere, SchemaMissing
@@ -46,14 +46,16 @@ def create_command(
     may_migrate = toolbox.settings().migrate == "auto"
     with toolbox.database_url() as url:
         try:
-            found = _create(url, name, action, when)
+            created = _create(url, name, action, when)
         except SchemaMissing:
             if not may_migrate:
                 raise
             create_if_absent(url)
-            found = _create(url, name, action, when)
-    document = {"function": name, "next_run_at": found.schedule.next_run_at}
-    output.say(document, f'"{name}" is scheduled, {output.next_run(found.schedule, found.now)}', in_json=as_json)
+            created = _create(url, name, action, when)
+    document = {"function": name, "next_run_at": created.schedule.next_run_at}
+    output.answer(
+        document, f'"{name}" is scheduled, {output.next_run(created.schedule, created.now)}', in_json=as_json
+    )
 
 
 def _when(
@@ -71,19 +73,19 @@ def _when(
     return when
 
 
-def _create(url: str, name: str, action: str, when: When) -> rows.Look:
-    with closing(connect_plain(url)) as conn:
+def _create(url: str, name: str, action: str, when: When) -> rows.Details:
+    with closing(connect_sync(url)) as conn:
         try:
             schedule_action(conn, name, action, **when)
         except AlreadyThere:
             sentence = f'there is already a schedule named "{name}": --replace puts this one in its place'
-            raise click.ClickException(shown(sentence)) from None
-        return rows.look(conn, name)
+            raise click.ClickException(one_line(sentence)) from None
+        return rows.read_details(conn, name)
 
 
 def _warn_of_unknown(action: str, source: Source) -> None:
     """Not an error: another deployment may have it."""
-    known = look_into(source)
+    known = load_jobs_or_warn(source)
     if known is not None and action not in known:
         sentence = f'no function of {source.name} is the action "{action}": it waits for a deployment that has one'
-        click.echo(f"Warning: {shown(sentence)}", err=True)
+        click.echo(f"Warning: {one_line(sentence)}", err=True)

@@ -12,11 +12,11 @@ from cronlease.cli.doctor import database, deployment, environment
 from cronlease.cli.doctor.finding import BROKEN, INFO, OK, WARNING, Finding, broken, info, ok, warning
 from cronlease.cli.format import counted
 from cronlease.cli.source import NotASource, Source, load_jobs
-from cronlease.cli.table import shown
+from cronlease.cli.table import one_line
 from cronlease.db.conninfo import in_parts
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 from cronlease.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def doctor_command(toolbox: "Toolbox", source: Source, jobs: Path | None, as_jso
     """
     findings = []
     for finding in _findings(toolbox, source, jobs):
-        found = finding._replace(said=redact(finding.said), fix=finding.fix and redact(finding.fix))
-        findings.append(found)
+        redacted = finding._replace(said=redact(finding.said), fix=finding.fix and redact(finding.fix))
+        findings.append(redacted)
         if not as_json:
-            _print(found)
+            _print(redacted)
     levels = Counter(finding.level for finding in findings)
     if as_json:
         output.as_json({"ok": not levels[BROKEN], "findings": [finding._asdict() for finding in findings]})
@@ -59,10 +59,10 @@ def _findings(toolbox: "Toolbox", source: Source, jobs: Path | None) -> Iterator
         settings = toolbox.settings()
     except click.ClickException as error:
         yield broken("settings", error.message, "mend that variable: nothing starts before")
-    known, said = _declared(source)
-    yield from said
+    known, findings = _declared(source)
+    yield from findings
     if jobs is not None:
-        yield from deployment.look(jobs, known)
+        yield from deployment.check(jobs, known)
     scheduled: set[str] = set()
     if settings is not None:
         yield from environment.time_limits(settings, known)
@@ -96,7 +96,7 @@ def _database(
     place = "configured" if settings.has_database else "embedded"
     try:
         with toolbox.connection() as conn:
-            yield from database.look(conn, settings, known)
+            yield from database.check(conn, settings, known)
             scheduled |= database.scheduled(conn)
     except click.ClickException as error:
         why, fix = error.message, "set DATABASE_URL, or pip install 'cronlease[local]'"
@@ -107,6 +107,6 @@ def _database(
 
 def _print(finding: Finding) -> None:
     level = click.style(f"{finding.level:<8}", fg=_COLOURS[finding.level])
-    click.echo(f"{level} {finding.check:<11} {shown(finding.said)}")
+    click.echo(f"{level} {finding.check:<11} {one_line(finding.said)}")
     if finding.fix:
-        click.echo(f"{'':<20} fix: {shown(finding.fix)}")
+        click.echo(f"{'':<20} fix: {one_line(finding.fix)}")

@@ -1,33 +1,87 @@
-"""`cronlease emulate`: reads the options; everything else is the emulator's."""
+"""`cronlease emulate`: its options, and which of them contradict each other."""
 
-import contextlib
-import io
-import sys
-from collections.abc import Mapping
+import math
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cronlease.cli import options
-from cronlease.cli.commands.emulate_options import FAULT_OPTIONS, JOB_OPTIONS, Number, all_of, check, fault_names
-from cronlease.cli.errors import Mistake
-from cronlease.cli.progress import bar
-from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
-from cronlease.cli.table import lines, shown, terminal_width
-from cronlease.observe.logs import redact
-from cronlease.settings import load
+from cronlease.cli.errors import UsageError
+from cronlease.cli.table import one_line
 
-if TYPE_CHECKING:
-    from cronlease.emulated_times import Times
-    from cronlease.emulator.faults import Faults
-    from cronlease.emulator.jobs import Plan
-    from cronlease.emulator.start import NeverStarted, Options
-    from cronlease.emulator.verdict import Scope
-    from cronlease.job import Job
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_SHIPPED = "refresh_opening_signals"
+
+class Number(click.FloatRange):
+    """Rejects NaN, which FloatRange lets through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if math.isnan(number := super().convert(value, param, ctx)):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
+_CHANCE = Number(0, 1)
+_JOB_OPTIONS: dict[str, Decorator] = {
+    "hit_every": options.length(
+        "--hit-every", text="Hit it that often, in our time; 2s when nothing else says when."
+    ),
+    "schedule": click.option(
+        "--schedule", metavar="CRON", help='Hit it by a cron expression, such as "*/5 * * * *".'
+    ),
+    "time_zone": click.option("--time-zone", default="Etc/UTC", show_default=True, help="Of --schedule."),
+    "attempt_deadline": options.length(
+        "--attempt-deadline", default="3m", text="When an attempt is given up, from 15s to 30m."
+    ),
+    "retry_count": click.option(
+        "--retry-count", type=click.IntRange(0, 5), default=0, show_default=True, help="Retries of a slot."
+    ),
+    "max_retry_duration": options.length(
+        "--max-retry-duration", default="0s", text="Retry at least so long after the first attempt."
+    ),
+    "min_backoff": options.length("--min-backoff", default="5s", text="Before the first retry."),
+    "max_backoff": options.length("--max-backoff", default="1h", text="Before any retry."),
+    "max_doublings": click.option(
+        "--max-doublings", type=click.IntRange(0, 16), default=5, show_default=True, help="Then it grows linearly."
+    ),
+}
+# What would be ignored without a schedule, without a retry, or with --once.
+_OF_A_SCHEDULE = {
+    "speed": "--speed is for a schedule: pass --schedule CRON or --jobs FILE with it",
+    "time_zone": "--time-zone is for a schedule: pass --schedule CRON with it",
+}
+_OF_A_RETRY = {"min_backoff", "max_backoff", "max_doublings"}
+_OF_MANY_HITS = {"retry_count", "max_retry_duration", "lasting", *_OF_A_RETRY}
+_FAULT_OPTIONS: dict[str, Decorator] = {
+    "duplicate": click.option(
+        "--duplicate", type=_CHANCE, metavar="P", help="Deliver a slot twice, with that chance."
+    ),
+    "drop_response": click.option(
+        "--drop-response", type=_CHANCE, metavar="P", help="Hang up before the answer, with that chance."
+    ),
+    "late": click.option("--late", type=_CHANCE, metavar="P", help="Hold a hit back for a while, with that chance."),
+    "overlap": click.option("--overlap", is_flag=True, help="Hit while another hit is under way, each time."),
+    "kill_every": options.length("--kill-every", text="SIGKILL a worker that often."),
+    "pause_every": options.length(
+        "--pause-every", text="SIGSTOP a worker until the lease is out, then let it go on."
+    ),
+    "sigterm_every": options.length("--sigterm-every", text="SIGTERM a worker that often."),
+    "db_restart_every": options.length(
+        "--db-restart-every", text="Crash the embedded PostgreSQL and start it again."
+    ),
+}
+
+
+def _all_of(decorators: dict[str, Decorator]) -> Decorator:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators.values()):
+            function = decorator(function)
+        return function
+
+    return decorate
 
 
 @click.command("emulate", short_help="Run it all on this machine, and a scheduler that hits it.")
@@ -42,13 +96,13 @@ _SHIPPED = "refresh_opening_signals"
 @options.length("--for", "lasting", text="Stop by itself after that long.")
 @click.option("--once", is_flag=True, help="One hit; prints its answer, and exits with 1 when that is not ok.")
 @click.option("--jobs", type=click.Path(path_type=Path), help="Hit it as this deploy/jobs.json says.")
-@all_of(JOB_OPTIONS)
+@_all_of(_JOB_OPTIONS)
 @click.option("--speed", type=Number(1, 100_000), default=1, show_default=True, help="Compress time.")
 @click.option(
     "--oidc", is_flag=True, help="Send ID tokens that are signed here, and let nobody else in: needs cronlease[oidc]."
 )
 @click.option("--chaos", is_flag=True, help="All that can go wrong does; what is said beside it wins.")
-@all_of(FAULT_OPTIONS)
+@_all_of(_FAULT_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per hit, and the verdict as the last one.")
 def emulate_command(**given: Any) -> None:
     """Run it all on this machine: database, sample feeds, the function, and a scheduler that hits it.
@@ -58,155 +112,38 @@ def emulate_command(**given: Any) -> None:
     lease, cadence and backoff are shortened, those of its decorator, too; what the environment says is kept. With
     --schedule or --jobs they are as much shorter as --speed says.
     """
-    from cronlease.emulator.external_database import Refused
-    from cronlease.emulator.start import TROUBLES, NeverStarted, Options
+    _check(given)
+    from cronlease.cli.emulation import run
 
-    check(given)
-    source: Source = given["source"]
-    jobs = _jobs(source, given["target"])
-    target = given["target"] or chosen_job(jobs, source, None).name
-    plan = _plan(given, target)
-    scope = _scope(plan, target, jobs)
-    told = Options(
-        source=source.path,
-        target=target,
-        name=f"{target} of {source.name}",
-        plan=plan,
-        scope=scope,
-        port=given["port"],
-        faults=_faults(given),
-        all_that_can_be=given["chaos"],
-        seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
-        oidc=given["oidc"],
-        declared=_declared(jobs.get(target), plan),
-        setup=given["setup"],
-        openings=_SHIPPED in scope.functions,
-    )
-    if given["once"]:
-        source.say()
-    if sys.stderr.isatty():
-        # Not a bar: what is started now is forked, and a bar has a thread.
-        _warn(f"starting the database{', the feeds' if told.openings else ''} and the function ...")
-    try:
-        status = _run(told, once=given["once"], as_json=given["as_json"])
-    except Refused as error:
-        raise Mistake(shown(redact(str(error)))) from error
-    except NeverStarted as error:
-        _blame_the_file(given["source"], error)
-        raise click.ClickException(shown(redact(str(error)))) from error
-    except TROUBLES as error:
-        raise click.ClickException(shown(redact(str(error)))) from error
-    if status:
+    if status := run(given):
         raise click.exceptions.Exit(status)
 
 
-def _run(told: "Options", *, once: bool, as_json: bool) -> int:
-    if once:
-        from cronlease.emulator.once import once as hit_once
-
-        return hit_once(told, click.echo, bar("waiting for the answer"), _warn)
-    from cronlease.emulator.emulate import emulate
-    from cronlease.emulator.show import Screen
-
-    return emulate(told, Screen(click.echo, lines, terminal_width, as_json=as_json), _warn)
-
-
-def _warn(sentence: str) -> None:
-    click.echo(shown(redact(sentence)), err=True)
-
-
-def _jobs(source: Source, target: str | None) -> Mapping[str, "Job"]:
-    """What the file declares; one sentence where the target is nothing that a hit can run. Empty where a target is
-    given and the file cannot be run in this process: it may need what only the function's environment has."""
-    try:
-        # What the file prints is in the function's log.
-        with contextlib.redirect_stderr(io.StringIO()):
-            jobs = load_jobs(source)
-    except NotASource:
-        raise
-    except Mistake as mistake:
-        if target and isinstance(mistake.__cause__, ValueError):
-            return {}
-        raise
-    except SystemExit:
-        if target is None:
-            raise
-        return {}
-    chosen_job(jobs, source, target)
-    return jobs
+def _check(given: dict[str, Any]) -> None:
+    """Raises the sentence for the first two that contradict each other."""
+    ctx = click.get_current_context()
+    written = {name for name in given if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE}
+    if not given["source"].path.is_file():
+        raise UsageError(
+            one_line(f"there is no file {given['source'].path.absolute()}: pass --source path/to/main.py")
+        )
+    if given["setup"] is not None and not given["setup"].is_file():
+        raise UsageError(one_line(f"there is no file {given['setup'].absolute()}: pass --setup path/to/my.sql"))
+    if given["jobs"] and (also := written & _JOB_OPTIONS.keys()):
+        raise click.UsageError(f"--jobs says that already: leave {_flag(min(also))} out")
+    if given["schedule"] and given["hit_every"]:
+        raise click.UsageError("--schedule or --hit-every: one of them says when it is hit")
+    if given["hit_every"] == timedelta():
+        raise click.UsageError("--hit-every 0s is no pause at all: write 100ms as 0.1s")
+    if not (given["jobs"] or given["schedule"]) and (lost := written & _OF_A_SCHEDULE.keys()):
+        raise click.UsageError(_OF_A_SCHEDULE[min(lost)])
+    if given["once"] and (given["chaos"] or written & _FAULT_OPTIONS.keys()):
+        raise click.UsageError("--once is one hit in peace: leave the faults out")
+    if given["once"] and (lost := written & _OF_MANY_HITS):
+        raise click.UsageError(f"--once is one hit and no more: leave {_flag(min(lost))} out")
+    if not (given["retry_count"] or given["max_retry_duration"]) and (lost := written & _OF_A_RETRY):
+        raise click.UsageError(f"{_flag(min(lost))} is for retries: pass --retry-count N with it")
 
 
-def _declared(job: "Job | None", plan: "Plan") -> "Times":
-    """The function's own times. Those that may be the environment's are left out where that has others here."""
-    from cronlease.emulated_times import CAPPED, EMULATED, Times
-
-    if job is None:
-        return Times()
-    settings = load()
-    lease, every, backoff = job.limits.lease, job.every, job.backoff.band
-    if plan.environment.get(EMULATED) == CAPPED:
-        return Times(lease, every, backoff)
-    return Times(
-        None if lease == settings.lease else lease,
-        None if every == settings.every else every,
-        None if backoff == settings.backoff else backoff,
-    )
-
-
-def _blame_the_file(source: Source, error: "NeverStarted") -> None:
-    """Raises what is wrong with it, which says more than how its process ended."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            load_jobs(source)
-    except Mistake as mistake:
-        raise Mistake(f"{mistake.message}; {shown(error.log_is_kept)}") from mistake
-
-
-def _scope(plan: "Plan", target: str, jobs: Mapping[str, "Job"]) -> "Scope":
-    """The target alone, or where run-due is hit everything that the file declares."""
-    from cronlease.emulator.verdict import Scope
-
-    if all(job.path == "/" for job in plan.jobs):
-        return Scope([target], [])
-    return Scope([target, *(name for name, job in jobs.items() if job.has_row)], [target, *jobs])
-
-
-def _plan(given: dict[str, Any], target: str) -> "Plan":
-    from cronlease.emulated_times import EMULATED
-    from cronlease.emulator import jobs
-    from cronlease.emulator.cron import Cron
-    from cronlease.emulator.retry import Retry
-
-    retry = Retry(
-        given["retry_count"],
-        _seconds(given["max_retry_duration"]),
-        _seconds(given["min_backoff"]),
-        _seconds(given["max_backoff"]),
-        given["max_doublings"],
-    )
-    deadline, speed = _seconds(given["attempt_deadline"]), given["speed"]
-    try:
-        if given["jobs"]:
-            return jobs.from_file(given["jobs"], target, speed)
-        if given["schedule"]:
-            return jobs.scheduled(target, Cron.parse(given["schedule"], given["time_zone"]), deadline, retry, speed)
-        every = given["hit_every"] or timedelta(seconds=0.5 if given["chaos"] else 2)
-        plan = jobs.demo(target, every, deadline, retry, chaos=given["chaos"])
-        if given["once"]:
-            # A single hit needs no shorter times, and a backoff that it costs is a real one.
-            del plan.environment[EMULATED]
-        return plan
-    except ValueError as error:
-        raise Mistake(str(error)) from error
-
-
-def _faults(given: dict[str, Any]) -> "Faults":
-    from cronlease.emulator.faults import CHAOS, Faults
-
-    said = {name: given[name] for name in fault_names() if given[name] is not None and given[name] is not False}
-    said |= {name: _seconds(value) for name, value in said.items() if isinstance(value, timedelta)}
-    return (CHAOS if given["chaos"] else Faults())._replace(**said)
-
-
-def _seconds(length: timedelta) -> float:
-    return length.total_seconds()
+def _flag(name: str) -> str:
+    return "--for" if name == "lasting" else f"--{name.replace('_', '-')}"

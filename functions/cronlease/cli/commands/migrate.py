@@ -9,9 +9,9 @@ import click
 from cronlease.cli import options, output
 from cronlease.cli.drift import REPAIR, Drift, drift
 from cronlease.cli.progress import bar
-from cronlease.cli.roles import READER, RUNNER, look, sentences
+from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
-from cronlease.db.conninfo import connect_plain
+from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate
 from cronlease.errors import SchemaMissing
 
@@ -38,14 +38,14 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
         raise click.UsageError("--dry-run and --check exclude each other")
     if dry_run or check:
         with toolbox.connection() as conn:
-            found, lacking = drift(conn), look(conn) if roles else None
-        _print_script(found, lacking, as_json) if dry_run else _print_check(found, lacking, as_json)
+            behind, lacking = drift(conn), missing_grants(conn) if roles else None
+        _print_script(behind, lacking, as_json) if dry_run else _print_check(behind, lacking, as_json)
         return
     with toolbox.database_url() as url:
         before, notes = _roles(url) if roles else {}, list[str]()
-        with bar("migrating") as shown:
+        with bar("migrating") as progress:
             try:
-                applied = migrate(url, partial(shown.tell, "migrating"), roles=roles, noted=notes.append)
+                applied = migrate(url, partial(progress.tell, "migrating"), roles=roles, note=notes.append)
             except MigrationError as error:
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error
@@ -68,41 +68,41 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
 
 
 def _roles(url: str) -> dict[str, list[str] | None]:
-    with closing(connect_plain(url)) as conn:
-        return look(conn)
+    with closing(connect_sync(url)) as conn:
+        return missing_grants(conn)
 
 
-def _print_script(found: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
+def _print_script(behind: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
     # All of that file, since migrate would send it all.
-    script = found.script(*([f"-- roles\n{roles_script()}"] if lacking is not None else []))
+    script = behind.script(*([f"-- roles\n{roles_script()}"] if lacking is not None else []))
     if as_json:
-        output.as_json({**_document(found, lacking), "sql": script})
+        output.as_json({**_document(behind, lacking), "sql": script})
     elif script:
         click.echo(script)
     else:
         click.echo(_UP_TO_DATE, err=True)
 
 
-def _print_check(found: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
+def _print_check(behind: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
     wrong = sentences(lacking or {})
-    is_behind = found.is_there or bool(wrong)
+    is_behind = behind.is_there or bool(wrong)
     if as_json:
-        output.as_json(_document(found, lacking))
+        output.as_json(_document(behind, lacking))
     else:
-        for sentence in [*found.sentences(), *wrong] or [_UP_TO_DATE]:
+        for sentence in [*behind.sentences(), *wrong] or [_UP_TO_DATE]:
             output.text(sentence)
         if is_behind:
-            click.echo(f"Fix: {_WITH_ROLES if wrong and not found.newer else found.fix}.")
+            click.echo(f"Fix: {_WITH_ROLES if wrong and not behind.newer else behind.fix}.")
     if is_behind:
         raise click.exceptions.Exit(1)
 
 
-def _document(found: Drift, lacking: dict[str, list[str] | None] | None) -> dict[str, object]:
+def _document(behind: Drift, lacking: dict[str, list[str] | None] | None) -> dict[str, object]:
     return {
-        "up_to_date": not (found.is_there or sentences(lacking or {})),
-        "migrations": [file.name for file in found.migrations],
-        "newer": found.newer,
-        "tables": [each.sentence for each in found.tables],
-        "functions": {each.file.name: each.what for each in found.differences},
+        "up_to_date": not (behind.is_there or sentences(lacking or {})),
+        "migrations": [file.name for file in behind.migrations],
+        "newer": behind.newer,
+        "tables": [each.sentence for each in behind.tables],
+        "functions": {each.file.name: each.what for each in behind.differences},
         **({} if lacking is None else {"roles": lacking}),
     }

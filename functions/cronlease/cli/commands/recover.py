@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from cronlease.cli import options, output
-from cronlease.cli.backends import ending, in_the_way, standing
+from cronlease.cli.backends import blocking_backends, description, how_to_end
 from cronlease.cli.format import counted
-from cronlease.cli.table import shown
-from cronlease.db.connection import ask_plain
-from cronlease.db.schedule import recover_stale_dispatches
+from cronlease.cli.table import one_line
+from cronlease.db.ask import ask_sync
+from cronlease.db.functions import recover_stale_dispatches
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -29,16 +29,16 @@ def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, 
             raise click.UsageError("--all and --older-than exclude each other")
         older_than = timedelta(0)
     with toolbox.connection() as conn:
-        cleared = ask_plain(conn, recover_stale_dispatches(older_than))
-        left = [each for each in in_the_way(conn) if each.holds == "row"]
+        cleared = ask_sync(conn, recover_stale_dispatches(older_than))
+        left = [each for each in blocking_backends(conn) if each.holds == "row"]
     none = (
         "no lease of that age has run out: --all looks at those of any age" if older_than else "no lease has run out"
     )
     if left:
         none = "no lease could be cleared"
-    said = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
+    sentence = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
     document = {"recovered": cleared, "left": [each.function_name for each in left]}
-    output.say(document, said, in_json=as_json)
+    output.answer(document, sentence, in_json=as_json)
     for each in left:
-        why = f'a run of "{each.function_name}" still has its row locked in {standing(each)}'
-        click.echo(shown(f"{why}; {ending(each)}."), err=True)
+        why = f'a run of "{each.function_name}" still has its row locked in {description(each)}'
+        click.echo(one_line(f"{why}; {how_to_end(each)}."), err=True)

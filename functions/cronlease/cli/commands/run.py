@@ -10,9 +10,9 @@ import click
 from cronlease.cli import options, output, rows
 from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, load_jobs
-from cronlease.cli.table import shown
+from cronlease.cli.table import one_line
 from cronlease.db.connection import Database
-from cronlease.db.conninfo import connect_plain
+from cronlease.db.conninfo import connect_sync
 from cronlease.errors import UnknownSchedule
 from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome, SkipReason
@@ -47,23 +47,19 @@ def run_command(
         return
     settings = toolbox.settings()
     output.configure_logs(settings)
-    jobs = load_jobs(source, say=not as_json)
-    hit = Hit(force=force, args=args)
+    jobs = load_jobs(source, announce=not as_json)
     with toolbox.database_url() as url:
         job = _job_of(url, name, jobs, source)
-        outcome = shutdown.run(run_here(job, hit, url, settings, name, jobs))
-        output.outcome(outcome, in_json=as_json)
-    if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
-        raise click.exceptions.Exit(1)
+        run_here(job, Hit(force=force, args=args), url, settings, name, jobs, in_json=as_json)
 
 
 def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Source) -> Job:
     """The function that the schedule's action names; one that has a row of its own may still have to be given it."""
-    conn = connect_plain(url)
+    conn = connect_sync(url)
     try:
-        with rows.known(conn, name):
+        with rows.explaining_unknown(conn, name):
             try:
-                action = rows.look(conn, name).schedule.action
+                action = rows.read_details(conn, name).schedule.action
             except UnknownSchedule:
                 if name not in jobs or not jobs[name].has_row:
                     raise
@@ -72,17 +68,26 @@ def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Source) -> Job
         conn.close()
     if action not in jobs:
         sentence = f'the action "{action}" of "{name}" is no function of {source.name}: pass --source'
-        raise click.ClickException(shown(sentence))
+        raise click.ClickException(one_line(sentence))
     return jobs[action]
 
 
-async def run_here(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job]) -> Outcome:
-    """One hit in this process, which may be told to stop meanwhile."""
+def run_here(
+    job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job], *, in_json: bool
+) -> None:
+    """One hit in this process; prints the outcome. The exit status is 1 when it failed or could not be decided."""
+    outcome = shutdown.run(_run(job, hit, url, settings, name, jobs))
+    output.outcome(outcome, in_json=in_json)
+    if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
+        raise click.exceptions.Exit(1)
+
+
+async def _run(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job]) -> Outcome:
     database = Database(url, pooler=settings.pooler)
     try:
-        with bar(f"{name} is running") as shown:
-            watcher.set(shown.tell)
-            async with process.guarding(settings.drain_seconds, told=partial(output.told_to_stop, settings)):
+        with bar(f"{name} is running") as progress:
+            watcher.set(progress.tell)
+            async with process.guarding(settings.drain_seconds, told=partial(output.announce_stop, settings)):
                 return await run_once(job, hit, database, settings, name=name, jobs=jobs)
     finally:
         await database.close()

@@ -10,12 +10,12 @@ import click
 from cronlease.cadence import Every
 from cronlease.cli import options, output
 from cronlease.cli.format import counted
-from cronlease.cli.glance import look
-from cronlease.cli.process_lock import only_one
+from cronlease.cli.process_lock import process_lock
 from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, load_jobs
+from cronlease.cli.status_rows import read_overview
 from cronlease.db.connection import Database
-from cronlease.db.conninfo import connect_plain
+from cronlease.db.conninfo import connect_sync
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
 from cronlease.outcome import Outcome, SkipReason
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
 
 _BUSY = "Schedule already running, skipping."
-_LOOKING = "running what is due"
-_MOST_LOOKED_AT = 1000
+_RUNNING = "running what is due"
+_MOST_READ = 1000
 
 
 @click.command("run-due")
@@ -48,13 +48,13 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
         return
     settings = toolbox.settings()
     output.configure_logs(settings)
-    jobs = load_jobs(source, say=not as_json)
+    jobs = load_jobs(source, announce=not as_json)
     # The lock is let go first: an embedded server may have to wait for who else uses it.
-    with toolbox.database_url() as url, only_one(settings) as alone:
+    with toolbox.database_url() as url, process_lock(settings) as alone:
         if not alone:
-            output.say({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
+            output.answer({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
             return
-        report = shutdown.run(_run_due(jobs, url, settings, _quiet if as_json else _tell))
+        report = shutdown.run(_run(jobs, url, settings, _print_nothing if as_json else _print_outcome))
         _print(report, [] if report.reason else _unreadable(url), as_json)
     if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
@@ -63,7 +63,7 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
 def _print(report: Report, unreadable: list[str], as_json: bool) -> None:
     document = report.as_json()
     document["skipped"] += [{"function": name, "reason": SkipReason.SCHEDULE_READ_ERROR} for name in unreadable]
-    output.say(document, _summary(report), in_json=as_json)
+    output.answer(document, _summary(report), in_json=as_json)
     if report.failed and not as_json and not output.shows_where():
         click.echo(f"  {output.WHERE}")
     if unreadable and not as_json:
@@ -71,20 +71,20 @@ def _print(report: Report, unreadable: list[str], as_json: bool) -> None:
         click.echo("  `cronlease explain NAME` says what mends it")
 
 
-async def _run_due(
+async def _run(
     jobs: Mapping[str, Job], url: str, settings: Settings, on_outcome: Callable[[Outcome], None]
 ) -> Report:
     database = Database(url, pooler=settings.pooler)
 
     def ended(outcome: Outcome) -> None:
-        shown.hide()
+        progress.hide()
         on_outcome(outcome)
-        shown.show(_LOOKING)
+        progress.show(_RUNNING)
 
     try:
-        with bar(_LOOKING) as shown:
-            watcher.set(shown.tell)
-            async with process.guarding(settings.drain_seconds, told=partial(output.told_to_stop, settings)):
+        with bar(_RUNNING) as progress:
+            watcher.set(progress.tell)
+            async with process.guarding(settings.drain_seconds, told=partial(output.announce_stop, settings)):
                 return await Dispatcher(jobs, database, settings).run_due(ended)
     finally:
         await database.close()
@@ -93,11 +93,11 @@ async def _run_due(
 def _unreadable(url: str) -> list[str]:
     """Schedules that are due and that no claim takes, because nobody knows when they would be due again."""
     try:
-        with closing(connect_plain(url)) as conn:
-            found = look(conn, _MOST_LOOKED_AT).schedules
+        with closing(connect_sync(url)) as conn:
+            schedules = read_overview(conn, _MOST_READ).schedules
     except DatabaseTrouble:
         return []
-    return [row.function_name for row, _ in found if row.due and row.every and not _is_band(row.every)]
+    return [row.function_name for row, _ in schedules if row.due and row.every and not _is_band(row.every)]
 
 
 def _is_band(text: str) -> bool:
@@ -108,26 +108,26 @@ def _is_band(text: str) -> bool:
     return True
 
 
-def _tell(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     output.outcome(outcome, in_json=False, one_of_many=True)
 
 
-def _quiet(_: Outcome) -> None: ...
+def _print_nothing(_: Outcome) -> None: ...
 
 
 def _summary(report: Report) -> str:
-    said = f"{len(report.ran)} ran, {len(report.failed)} failed"
+    summary = f"{len(report.ran)} ran, {len(report.failed)} failed"
     if report.reason is SkipReason.SCHEDULE_READ_ERROR:
-        return f"{said}; then the schedule could not be read: the log says why"
+        return f"{summary}; then the schedule could not be read: the log says why"
     if report.reason is not None:
-        return f"{said}; then it ended: {report.reason}"
+        return f"{summary}; then it ended: {report.reason}"
     if report.due is None:
-        return f"{said}; what is still due could not be read"
-    said += f", {report.due.due} still due"
+        return f"{summary}; what is still due could not be read"
+    summary += f", {report.due.due} still due"
     if report.due.unknown:
         more = "" if report.due.unknown == len(report.due.unknown_names) else ", ..."
         of = counted(report.due.unknown, "schedule")
-        said += (
+        summary += (
             f"; left alone, their actions are not declared here: {of} ({', '.join(report.due.unknown_names)}{more})"
         )
-    return said
+    return summary

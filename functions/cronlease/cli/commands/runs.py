@@ -1,22 +1,20 @@
 """`cronlease runs`: the history."""
 
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cronlease.cli import options, output, rows
-from cronlease.cli.brief import took
-from cronlease.cli.format import at, beside
+from cronlease.cli.format import at, took, without_status
+from cronlease.cli.questions import questions_of
 from cronlease.cli.table import lines
-from cronlease.db.connection import ask_plain
-from cronlease.db.functions import Query
 from cronlease.outcome import Status
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
 
+_ask = questions_of(__file__)
 _STATUSES = ("running", *(status.value for status in Status))
 _HEADING = ("started", "name", "status", "trigger", "took", "did", "error")
 # Of what a run reports the unchanged ones say least.
@@ -37,21 +35,20 @@ def runs_command(
 
     Under "did": how many items were fetched, and of them +new, ~changed and -closed ones.
     """
-    asked = {"name": name, "limit": limit, "status": status, "within": within}
     with toolbox.connection() as conn:
-        found = ask_plain(conn, _query(asked))
-        if not found and name is not None:
+        runs: list[dict[str, Any]] = _ask(conn, "list_runs", name=name, limit=limit, status=status, within=within)
+        if not runs and name is not None:
             # A schedule that was deleted has its history, one that never was has none.
-            with rows.known(conn, name):
-                rows.look(conn, name, runs=0)
+            with rows.explaining_unknown(conn, name):
+                rows.read_details(conn, name, runs=0)
     if as_json:
-        output.as_json(found)
-    elif not found:
+        output.as_json(runs)
+    elif not runs:
         click.echo("There are no such runs." if status or within else "There are no runs yet.")
     else:
-        for line in lines(_HEADING, [_cells(run) for run in found], cut=("name", "error"), spare=("trigger", "did")):
+        for line in lines(_HEADING, [_cells(run) for run in runs], cut=("name", "error"), spare=("trigger", "did")):
             click.echo(line)
-        if len(found) == limit:
+        if len(runs) == limit:
             output.may_be_more(limit)
 
 
@@ -64,10 +61,5 @@ def _cells(run: dict[str, Any]) -> tuple[str, ...]:
         run["trigger"],
         "" if seconds is None else took(seconds),
         " ".join(f"{sign}{run[count]}" for count, sign in _SIGNS.items() if run[count] is not None),
-        beside(run["status"], run["error"]),
+        without_status(run["status"], run["error"]),
     )
-
-
-def _query(asked: dict[str, Any]) -> Query[list[dict[str, Any]]]:
-    text = Path(__file__).with_name("runs.sql").read_text("utf-8")
-    return Query(text, asked, lambda row: list(row[0]))

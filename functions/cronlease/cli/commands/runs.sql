@@ -1,3 +1,4 @@
+-- name: list_runs
 -- The history, the newest first: of one schedule or of all, of one status or of any, of all time or since then.
 select coalesce(
   jsonb_agg(to_jsonb(found) || jsonb_build_object('args', public.readable_args(p_args => found.args))),

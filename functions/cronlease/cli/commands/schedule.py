@@ -8,12 +8,12 @@ import click
 
 from cronlease.cli import options, output, rows
 from cronlease.cli.commands.create import create_command
+from cronlease.cli.commands.explain import holder
 from cronlease.cli.commands.run import run_command
-from cronlease.cli.format import at, beside
-from cronlease.cli.sentences import holder
-from cronlease.cli.table import lines, shown
-from cronlease.db.connection import ask_plain
-from cronlease.db.schedule import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
+from cronlease.cli.format import at, without_status
+from cronlease.cli.table import lines, one_line
+from cronlease.db.ask import ask_sync
+from cronlease.db.functions import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -38,17 +38,17 @@ schedule_group.add_command(run_command)
 def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: bool) -> None:
     """Show the schedules: what is due first, what has completed last."""
     with toolbox.connection() as conn:
-        now, found, as_written = rows.listed(conn, state, limit)
+        now, schedules, as_written = rows.list_schedules(conn, state, limit)
     if as_json:
         output.as_json(as_written)
-    elif not found:
+    elif not schedules:
         click.echo("There are no such schedules." if state else "There are no schedules yet.")
     else:
         heading = ("name", "state", "action", "every", "runs", "last", "next run")
-        cells = [_cells(row, output.next_run(row, now)) for row in found]
+        cells = [_cells(row, output.next_run(row, now)) for row in schedules]
         for line in lines(heading, cells, cut=("name", "action", "next run"), spare=("runs",)):
             click.echo(line)
-        if len(found) == limit:
+        if len(schedules) == limit:
             output.may_be_more(limit)
 
 
@@ -63,24 +63,24 @@ def _cells(row: rows.Schedule, then: str) -> tuple[str, ...]:
 @click.pass_obj
 def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
     """Show all that is known of NAME, and its newest runs."""
-    with toolbox.connection() as conn, rows.known(conn, name):
-        found = rows.look(conn, name, runs=10)
+    with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
+        details = rows.read_details(conn, name, runs=10)
     if as_json:
-        output.as_json(found.as_json)
+        output.as_json(details.as_json)
         return
-    for field, value in found.schedule._asdict().items():
+    for field, value in details.schedule._asdict().items():
         if value is not None and field != "every_is_readable":
             output.text(f"{field:<14} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
-    if found.runs:
+    if details.runs:
         heading = ("run", "status", "trigger", "started", "took", "error")
-        cells = [_past(run) for run in found.runs]
+        cells = [_past(run) for run in details.runs]
         for line in ["", *lines(heading, cells, cut=("run", "error"), spare=("trigger",))]:
             click.echo(line)
 
 
 def _past(run: rows.PastRun) -> tuple[str, ...]:
     took = f"{(run.finished_at - run.started_at).total_seconds():.2f} s" if run.finished_at else ""
-    return (run.request_id, run.status, run.trigger, at(run.started_at), took, beside(run.status, run.error))
+    return (run.request_id, run.status, run.trigger, at(run.started_at), took, without_status(run.status, run.error))
 
 
 @schedule_group.command("pause")
@@ -93,12 +93,12 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
 
     A run in progress may finish.
     """
-    with toolbox.connection() as conn, rows.known(conn, name):
-        changed = ask_plain(conn, pause_refresh(name, reason))
-    said = f'"{name}" is paused' if changed else f'"{name}" was paused already'
+    with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
+        changed = ask_sync(conn, pause_refresh(name, reason))
+    sentence = f'"{name}" is paused' if changed else f'"{name}" was paused already'
     if reason is not None and not changed:
-        said += f", and the reason is now: {reason}"
-    output.say({"function": name, "paused": True, "changed": changed}, said, in_json=as_json)
+        sentence += f", and the reason is now: {reason}"
+    output.answer({"function": name, "paused": True, "changed": changed}, sentence, in_json=as_json)
 
 
 @schedule_group.command("resume")
@@ -107,12 +107,12 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
 @click.pass_obj
 def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
     """Let NAME run again."""
-    with toolbox.connection() as conn, rows.known(conn, name):
-        changed = ask_plain(conn, resume_refresh(name))
-        found = rows.look(conn, name)
-    said = f'"{name}" is resumed' if changed else f'"{name}" was not paused'
-    said += f", {output.next_run(found.schedule, found.now)}"
-    output.say({"function": name, "paused": False, "changed": changed}, said, in_json=as_json)
+    with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
+        changed = ask_sync(conn, resume_refresh(name))
+        details = rows.read_details(conn, name)
+    sentence = f'"{name}" is resumed' if changed else f'"{name}" was not paused'
+    sentence += f", {output.next_run(details.schedule, details.now)}"
+    output.answer({"function": name, "paused": False, "changed": changed}, sentence, in_json=as_json)
 
 
 @schedule_group.command("delete")
@@ -122,12 +122,12 @@ def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
 @click.pass_obj
 def delete_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> None:
     """Delete NAME unless it is running; its history stays."""
-    with toolbox.connection() as conn, rows.known(conn, name):
+    with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         if not yes:
-            row = rows.look(conn, name).schedule
-            options.confirm(shown(f'Delete "{name}", {row.state}, of the action "{row.action}"?'))
-        ask_plain(conn, delete_refresh(name))
-    output.say({"function": name, "deleted": True}, f'"{name}" is deleted, its history stays', in_json=as_json)
+            row = rows.read_details(conn, name).schedule
+            options.confirm(one_line(f'Delete "{name}", {row.state}, of the action "{row.action}"?'))
+        ask_sync(conn, delete_refresh(name))
+    output.answer({"function": name, "deleted": True}, f'"{name}" is deleted, its history stays', in_json=as_json)
 
 
 @schedule_group.command("unlock")
@@ -140,20 +140,20 @@ def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
 
     The run that had it can never write again, and the next one may start.
     """
-    with toolbox.connection() as conn, rows.known(conn, name):
-        found = rows.look(conn, name)
-        holding = holder(found)
+    with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
+        details = rows.read_details(conn, name)
+        holding = holder(details)
         if holding is None:
             document = {"function": name, "unlocked": False, "locked_by": None}
-            output.say(document, f'"{name}" is not locked', in_json=as_json)
+            output.answer(document, f'"{name}" is not locked', in_json=as_json)
             return
         if not yes:
-            options.confirm(f"{shown(holding)}\nBreak this lease?")
-        lock = ask_plain(conn, unlock_refresh(name, _request_id(found.schedule.locked_by)))
+            options.confirm(f"{one_line(holding)}\nBreak this lease?")
+        lock = ask_sync(conn, unlock_refresh(name, _request_id(details.schedule.locked_by)))
     if not lock.unlocked:
-        raise click.ClickException(shown(_too_late(name, lock.locked_by)))
-    said = f'"{name}" is unlocked: request {lock.locked_by} can never write again'
-    output.say({"function": name, "unlocked": True, "locked_by": lock.locked_by}, said, in_json=as_json)
+        raise click.ClickException(one_line(_too_late(name, lock.locked_by)))
+    sentence = f'"{name}" is unlocked: request {lock.locked_by} can never write again'
+    output.answer({"function": name, "unlocked": True, "locked_by": lock.locked_by}, sentence, in_json=as_json)
 
 
 def _request_id(holding: str | None) -> UUID | None:

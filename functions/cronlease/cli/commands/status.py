@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronlease.cli import options, output
-from cronlease.cli.glance import HEADING, SPARE, Glance, look
+from cronlease.cli.status_rows import HEADING, SPARE, Overview, read_overview
 from cronlease.cli.table import lines
-from cronlease.db.conninfo import advised, connect_plain, conninfo_of
+from cronlease.db.conninfo import advised, connect_sync, conninfo_of
 from cronlease.errors import DatabaseTrouble
-from cronlease.observe.logs import redact
+from cronlease.observe.redact import redact
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -39,28 +39,28 @@ def status_command(toolbox: "Toolbox", watch: bool, pause: timedelta, limit: int
     """
     if not watch:
         with toolbox.connection() as conn:
-            _print(look(conn, limit), as_json)
+            _print(read_overview(conn, limit), as_json)
         return
     with toolbox.database_url() as url:
         # One that is down is waited for; one that cannot be read never comes up.
         conninfo_of(url)
-        _watch_until_told(url, limit, pause, as_json)
+        _watch_until_stopped(url, limit, pause, as_json)
 
 
-def _print(glance: Glance, as_json: bool) -> None:
+def _print(overview: Overview, as_json: bool) -> None:
     if as_json:
-        output.as_json(glance.as_json)
-    elif not glance.schedules:
+        output.as_json(overview.as_json)
+    elif not overview.schedules:
         click.echo("There are no schedules yet.")
     else:
-        cells = [cells for _, cells in glance.cells(glance.now)]
+        cells = [cells for _, cells in overview.cells(overview.now)]
         for line in lines(HEADING, cells, cut=("name", "error"), spare=SPARE):
             click.echo(line)
-        if glance.is_full:
-            output.may_be_more(len(glance.schedules))
+        if overview.is_full:
+            output.may_be_more(len(overview.schedules))
 
 
-def _watch_until_told(url: str, limit: int, pause: timedelta, as_json: bool) -> None:
+def _watch_until_stopped(url: str, limit: int, pause: timedelta, as_json: bool) -> None:
     # Else the terminal would stay as the live view has made it.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -69,21 +69,21 @@ def _watch_until_told(url: str, limit: int, pause: timedelta, as_json: bool) -> 
 
             view = View()
             with view.live():
-                _watch(url, limit, pause, view.show, view.say)
+                _watch(url, limit, pause, view.show, view.show_trouble)
         else:
-            _watch(url, limit, pause, lambda glance: _print(glance, as_json), _complain)
+            _watch(url, limit, pause, lambda overview: _print(overview, as_json), _print_trouble)
     except KeyboardInterrupt:
         return
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _complain(trouble: str) -> None:
+def _print_trouble(trouble: str) -> None:
     click.echo(f"No answer, trying again: {trouble}", err=True)
 
 
 def _watch(
-    url: str, limit: int, pause: timedelta, tell: Callable[[Glance], None], complain: Callable[[str], None]
+    url: str, limit: int, pause: timedelta, show: Callable[[Overview], None], show_trouble: Callable[[str], None]
 ) -> None:
     """Without end: a database that goes away is asked again until it is back."""
     conn: Connection[Any] | None = None
@@ -92,10 +92,10 @@ def _watch(
     try:
         while True:
             try:
-                conn = conn or connect_plain(url)
-                tell(look(conn, limit))
+                conn = conn or connect_sync(url)
+                show(read_overview(conn, limit))
             except DatabaseTrouble as trouble:
-                complain(redact(advised(trouble)))
+                show_trouble(redact(advised(trouble)))
                 if conn is not None:
                     conn.close()
                 conn = None

@@ -13,7 +13,7 @@ from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, chosen_job, load_jobs
 from cronlease.job import Hit
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import spawn_guard
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -63,13 +63,10 @@ def _refuse_what_is_for_here() -> None:
 def _here(toolbox: "Toolbox", hit: Hit, source: Source, target: str | None, as_json: bool) -> None:
     settings = toolbox.settings()
     output.configure_logs(settings)
-    jobs = load_jobs(source, say=not as_json)
+    jobs = load_jobs(source, announce=not as_json)
     job = chosen_job(jobs, source, target)
     with toolbox.database_url() as url:
-        outcome = shutdown.run(run_here(job, hit, url, settings, job.name, jobs))
-        output.outcome(outcome, in_json=as_json)
-    if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
-        raise click.exceptions.Exit(1)
+        run_here(job, hit, url, settings, job.name, jobs, in_json=as_json)
 
 
 def _over_http(
@@ -93,6 +90,6 @@ def _over_http(
     if as_json:
         output.as_json(answer.body)
     else:
-        output.ended(answer_line(answer), answer.hint)
+        output.print_with_hint(answer_line(answer), answer.hint)
     if not answer.is_fine:
         raise click.exceptions.Exit(1)

@@ -52,13 +52,13 @@ def worker_command(toolbox: "Toolbox", source: Source, concurrency: int, as_json
 async def _work(
     jobs: Mapping[str, Job], source: Source, url: str, settings: Settings, concurrency: int, as_json: bool
 ) -> None:
-    def tell(outcome: Outcome) -> None:
+    def print_outcome(outcome: Outcome) -> None:
         # For a person the log has a line per run already.
         if as_json:
             output.as_json(outcome.as_json())
 
     database = _database(url, settings, size=max(POOL_SIZE, concurrency * _CONNECTIONS_PER_RUN))
-    worker = Worker(jobs, database, settings, concurrency=concurrency, on_outcome=tell)
+    worker = Worker(jobs, database, settings, concurrency=concurrency, on_outcome=print_outcome)
     names = ", ".join(jobs)
     async with process.guarding(settings.drain_seconds, told=worker.stop):
         logs.log(

@@ -2,31 +2,30 @@
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cronlease.cli.backends import ending, in_the_way, standing
+from cronlease.cli.backends import blocking_backends, description, how_to_end
 from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
 from cronlease.cli.drift import MIGRATE, drift
 from cronlease.cli.format import counted
+from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
-from cronlease.db.connection import ask_plain
-from cronlease.db.functions import Query
-from cronlease.db.migration.catalogue import tables_of
-from cronlease.db.migration.migrate import MigrationError, functions_and_views, schema_files, state
+from cronlease.db.migration.migrate import state
+from cronlease.db.migration.schema_files import MigrationError, functions_and_views, schema_files, tables_of
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.settings import Settings
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+_ask = questions_of(__file__)
 _OLDEST = 140000
 _SKEW_SECONDS = 2.0
 _A_CLAIM = "execute on acquire_refresh_lock"
 _OWNER = "look once more as the owner of the schema"
 
 
-def look(conn: "Connection[Any]", settings: Settings, known: Collection[str] | None) -> Iterator[Finding]:
+def check(conn: "Connection[Any]", settings: Settings, known: Collection[str] | None) -> Iterator[Finding]:
     """Known are the actions of a source, where one was given."""
     before = time.time()
     server = _ask(conn, "server")
@@ -166,18 +165,18 @@ def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
 
 def _backends(conn: "Connection[Any]") -> Iterator[Finding]:
     """Those that keep every hit of a schedule away for longer than a claim or a lease lasts."""
-    found = in_the_way(conn)
+    found = blocking_backends(conn)
     for each in found:
         what = "its row" if each.holds == "row" else "the advisory lock of a claim"
-        said = f'every hit of "{each.function_name}" is skipped as locked: {what} is held by {standing(each)}'
-        yield warning("backends", said, ending(each))
+        said = f'every hit of "{each.function_name}" is skipped as locked: {what} is held by {description(each)}'
+        yield warning("backends", said, how_to_end(each))
     if not found:
         yield ok("backends", "no backend keeps a schedule from running")
 
 
 def _strangers(conn: "Connection[Any]") -> Iterator[Finding]:
     names = [*tables_of(schema_files("migrations")), *(file.name for file in functions_and_views())]
-    for found in _ask(conn, "strangers", {"names": names}):
+    for found in _ask(conn, "strangers", names=names):
         role, tables, functions = found["role"], found["tables"], found["functions"]
         things = [*tables, *functions]
         listed = _names({"names": things[:3], "count": len(things)})
@@ -219,14 +218,9 @@ def _names(found: dict[str, Any]) -> str:
 
 
 def _actions(conn: "Connection[Any]", known: Collection[str]) -> Iterator[Finding]:
-    unknown: dict[str, int] = _ask(conn, "actions", {"known": sorted(known)})
+    unknown: dict[str, int] = _ask(conn, "actions", known=sorted(known))
     for action, count in unknown.items():
         said = f'the source has no action "{action}", and {counted(count, "schedule")} would run it'
         yield warning("actions", said, "declare it with @action, or `cronlease schedule delete` what needs it")
     if not unknown:
         yield ok("actions", "the source has the action of every schedule")
-
-
-def _ask(conn: "Connection[Any]", question: str, params: dict[str, Any] | None = None) -> Any:
-    text = Path(__file__).with_name(f"doctor_{question}.sql").read_text("utf-8")
-    return ask_plain(conn, Query(text, params or {}, lambda row: row[0]))

@@ -9,16 +9,17 @@ from typing import Any
 from cronlease.cadence import duration, written
 from cronlease.cli.doctor.finding import Finding, broken, ok, warning
 from cronlease.emulator.cron import Cron
+from cronlease.emulator.jobs import LONGEST_DEADLINE, SHORTEST_DEADLINE
 from cronlease.job import Job
 from cronlease.settings import load
 
 _CHECK = "deployment"
-# What Cloud Run and Cloud Scheduler accept.
+# What Cloud Run accepts.
 _LONGEST_REQUEST = timedelta(hours=1)
-_DEADLINES = timedelta(seconds=15), timedelta(minutes=30)
+_DEADLINES = timedelta(seconds=SHORTEST_DEADLINE), timedelta(seconds=LONGEST_DEADLINE)
 
 
-def look(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
+def check(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
     """Known are the functions of the source, where one was given."""
     try:
         document = json.loads(path.read_text("utf-8"))

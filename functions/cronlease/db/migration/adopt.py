@@ -5,21 +5,21 @@ Runs in migrate's transaction: when it refuses, nothing has happened.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cronlease.db.connection import ask_plain, send_plain
-from cronlease.db.functions import Query
-from cronlease.db.migration.catalogue import TABLE, Catalogue, File, Part, present, together
+from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.migration.catalogue import Catalogue, Difference, Part, present, together
 from cronlease.db.migration.compare import adoptable, compare
-from cronlease.db.migration.difference import Difference
+from cronlease.db.migration.schema_files import MigrationError, SchemaFile
+from cronlease.db.queries import Query, first, load_queries
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+
+# What each migration makes, by its name.
 Made = dict[str, Catalogue]
-
-
-class Refusal(Exception):
-    """The tables cannot be adopted. One sentence that says what to do."""
 
 
 def recognised(conn: Any, by: Made) -> list[str]:
@@ -36,67 +36,69 @@ def _text(part: Part | None) -> str | None:
     return part and str(part.detail.get("text", part.detail.get("type", "")))
 
 
-def before(conn: Any, by: Made, pending: Iterable[File]) -> list[Difference]:
+def before(conn: Any, by: Made, pending: Iterable[SchemaFile]) -> list[Difference]:
     """What has to happen to the tables that are there before these migrations can be applied."""
     whole = together(by)
     there = present(conn, _tables(whole))
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for file in pending:
-        for table in TABLE.findall(file.text):
+        for table in file.tables:
             if (table, "table", table) not in there:
                 continue
             if f"create table if not exists public.{table}" in file.text:
-                found += adoptable(there, whole, table, _asking(conn))
+                differences += adoptable(there, whole, table, partial(_holds, conn))
             else:
                 fix = f"alter table public.{table} rename to {table}_before"
-                found.append(Difference(f"there is a table {table} that is not ours", fix=fix))
-    return found
+                differences.append(Difference(f"there is a table {table} that is not ours", fix=fix))
+    return differences
 
 
 def after(conn: Any, by: Made, *, reads_rows: bool = True) -> list[Difference]:
-    """How the tables of these migrations differ from what they made. Whoever may not read the rows is not told which
-    of them are in the way."""
+    """How the tables of these migrations differ from what they made. A role that may not read the rows does not learn
+    which of them are in the way."""
     whole = together(by)
-    holds = _asking(conn) if reads_rows else lambda _table, _condition: False
+    holds = partial(_holds, conn) if reads_rows else lambda _table, _condition: False
     return list(compare(present(conn, _tables(whole)), whole, holds))
 
 
-def perform(
-    conn: Any, differences: list[Difference], noted: Callable[[str], None], *, adopting: bool = False
-) -> None:
-    """Removes the differences. Raises Refusal, which names the first that only a person can remove. A rule that
-    somebody added to a table of ours is only noted: runs have lived with it."""
+def perform(conn: Any, differences: list[Difference], note: Callable[[str], None], *, adopting: bool = False) -> None:
+    """Removes the differences. Raises MigrationError, which names the first that only a person can remove. A rule
+    that somebody added to a table of ours is only noted: runs have lived with it."""
     for each in differences:
         if each.theirs and not adopting:
-            noted(each.sentence)
+            note(each.sentence)
     refused = [each.sentence for each in differences if each.fix and (adopting or not each.theirs)]
     if refused:
         more = f" (and {len(refused) - 1} more: `cronlease migrate --check` names them)" if len(refused) > 1 else ""
-        raise Refusal(f"{refused[0]}{more}")
+        raise MigrationError(f"{refused[0]}{more}")
     for difference in differences:
         for statement in difference.statements:
             try:
-                send_plain(conn, statement)
+                send_sync(conn, statement)
             except (Contended, NotPermitted):
                 raise
             except DatabaseTrouble as trouble:
-                said = f"{difference.said}, and `{statement}` fails: {trouble}{_detail(trouble)}"
-                raise Refusal(f"{said}: remove what it says is in the way, then migrate") from trouble
-        noted(f"repaired: {difference.said}")
+                raise MigrationError(
+                    f"{difference.said}, and `{statement}` fails: {trouble}{_detail(trouble)}:"
+                    " remove what it says is in the way, then migrate"
+                ) from None
+        note(f"repaired: {difference.said}")
 
 
 def try_out(conn: Any) -> None:
-    """Raises Refusal unless a run can be claimed and ended, and an opening written, on the adopted tables: a trigger
-    or rule of somebody else may forbid it. Leaves nothing behind."""
-    send_plain(conn, "savepoint trial")
+    """Raises MigrationError unless a run can be claimed and ended, and an opening written, on the adopted tables: a
+    trigger or rule of somebody else may forbid it. Leaves nothing behind."""
+    send_sync(conn, "savepoint trial")
     try:
-        send_plain(conn, Path(__file__).with_name("adopt_trial.sql").read_text("utf-8"))
+        send_sync(conn, _SQL["trial"])
     except Contended:
         raise
     except DatabaseTrouble as trouble:
-        said = f"a run on these tables would fail: {trouble}{_detail(trouble)}"
-        raise Refusal(f"{said}: remove the trigger or rule that is in the way, then migrate") from trouble
-    send_plain(conn, "rollback to savepoint trial; release savepoint trial")
+        raise MigrationError(
+            f"a run on these tables would fail: {trouble}{_detail(trouble)}:"
+            " remove the trigger or rule that is in the way, then migrate"
+        ) from None
+    send_sync(conn, "rollback to savepoint trial; release savepoint trial")
 
 
 def _detail(trouble: DatabaseTrouble) -> str:
@@ -110,9 +112,6 @@ def _tables(catalogue: Catalogue) -> set[str]:
     return {part.table for part in catalogue.values()}
 
 
-def _asking(conn: Any) -> Callable[[str, str], bool]:
-    def holds(table: str, condition: str) -> bool:
-        text = f"select exists (select from public.{table} where {condition})"  # noqa: S608 (names of ours)
-        return bool(ask_plain(conn, Query(text, {}, lambda row: row[0])))
-
-    return holds
+def _holds(conn: Any, table: str, condition: str) -> bool:
+    text = f"select exists (select from public.{table} where {condition})"  # noqa: S608 (names of ours)
+    return bool(ask_sync(conn, Query(text, {}, first)))

@@ -1,22 +1,21 @@
-"""What tables consist of: as they are in a database, and as the migrations make them.
+"""What tables consist of, as they are in a database and as the migrations make them, and one difference between both.
 
 The server itself says what the migrations make: they are applied once more to temporary tables, and rolled back. That
 takes no lock anybody waits for, and no more rights than the one to make temporary tables.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from cronlease.db.connection import ask_plain, send_plain
-from cronlease.db.functions import Query
+from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.migration.schema_files import SchemaFile, tables_of
+from cronlease.db.queries import Query, first, load_queries
 
-TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
-_MADE = re.compile(
-    r"^create (?:or replace )?(?:unlogged )?(?:table|function) (?:if not exists )?public\.(\w+)", re.MULTILINE
-)
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _UNLOGGED = re.compile(r"^create unlogged table public\.(\w+)", re.MULTILINE)
+_PLAIN_NAME = re.compile(r"^[a-z_][a-z0-9_]*$")
 
 
 class Part(NamedTuple):
@@ -31,23 +30,23 @@ class Part(NamedTuple):
 Catalogue = dict[tuple[str, str, str], Part]
 
 
-class File(Protocol):
-    """A migration."""
+# Whether a table has a row for which a condition holds.
+Holds = Callable[[str, str], bool]
+
+
+class Difference(NamedTuple):
+    """In words, one way in which a table is not what the migrations make of it. `statements` make it equal, or else
+    `fix` is what only a person may decide to run. `theirs` is a rule that somebody has added: it may refuse what we
+    write, or was made so that it does not."""
+
+    said: str
+    statements: tuple[str, ...] = ()
+    fix: str = ""
+    theirs: bool = False
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def text(self) -> str: ...
-
-
-def tables_of(files: Iterable[File]) -> list[str]:
-    return [name for file in files for name in TABLE.findall(file.text)]
-
-
-def made_by(files: Iterable[File]) -> list[str]:
-    """The tables and functions that these migrations create."""
-    return [name for file in files for name in _MADE.findall(file.text)]
+    def sentence(self) -> str:
+        return f"{self.said}: change that with `{self.fix}`, then migrate" if self.fix else self.said
 
 
 def present(conn: Any, tables: Iterable[str]) -> Catalogue:
@@ -55,7 +54,7 @@ def present(conn: Any, tables: Iterable[str]) -> Catalogue:
     return _read(conn, tables, scratch=False)
 
 
-def wanted(conn: Any, files: Iterable[File]) -> dict[str, Catalogue]:
+def made_by_each(conn: Any, files: Iterable[SchemaFile]) -> dict[str, Catalogue]:
     """What each migration adds to what those before it made, by its name. In the caller's transaction, which is left
     as it was. Raises NotPermitted where the role may not make temporary tables."""
     files = list(files)
@@ -63,15 +62,15 @@ def wanted(conn: Any, files: Iterable[File]) -> dict[str, Catalogue]:
     unlogged = {name for file in files for name in _UNLOGGED.findall(file.text)}
     added: dict[str, Catalogue] = {}
     before: Catalogue = {}
-    send_plain(conn, "savepoint scratch")
+    send_sync(conn, "savepoint scratch")
     try:
         for file in files:
-            send_plain(conn, _for_scratch(file.text))
+            send_sync(conn, _for_scratch(file.text))
             after = _read(conn, tables, scratch=True)
             added[file.name] = {key: part for key, part in after.items() if before.get(key) != part}
             before = after
     finally:
-        send_plain(conn, "rollback to savepoint scratch; release savepoint scratch")
+        send_sync(conn, "rollback to savepoint scratch; release savepoint scratch")
     for part in (part for each in added.values() for part in each.values() if part.kind == "table"):
         part.detail["unlogged"] = part.table in unlogged
     return added
@@ -96,13 +95,16 @@ def together(added: dict[str, Catalogue]) -> Catalogue:
     return whole
 
 
+def name_of(part: Part) -> str:
+    """Its name as SQL reads it."""
+    return part.name if _PLAIN_NAME.match(part.name) else '"' + part.name.replace('"', '""') + '"'
+
+
 def of_table(catalogue: Catalogue, table: str, kind: str) -> dict[str, Part]:
     return {part.name: part for part in catalogue.values() if part.table == table and part.kind == kind}
 
 
 def _read(conn: Any, tables: Iterable[str], *, scratch: bool) -> Catalogue:
-    text = Path(__file__).with_name("catalogue.sql").read_text("utf-8")
-    asked = {"names": sorted(tables), "scratch": scratch}
-    found: list[dict[str, Any]] = ask_plain(conn, Query(text, asked, lambda row: row[0]))
-    parts = [Part(**each) for each in found]
+    params = {"names": sorted(tables), "scratch": scratch}
+    parts = [Part(**part) for part in ask_sync(conn, Query(_SQL["parts"], params, first))]
     return {(part.table, part.kind, part.name): part for part in parts}

@@ -1,3 +1,4 @@
+-- name: parts
 -- What the tables of these names consist of, in the schema public or, with `scratch`, among the temporary things of this
 -- session. The texts are the server's own, without the schema, so that the two can be compared.
 with tables as (

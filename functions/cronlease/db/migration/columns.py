@@ -5,25 +5,14 @@ Values are kept: a type is changed only where every value has exactly one meanin
 
 import re
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
-from cronlease.db.migration.catalogue import Catalogue, Part, of_table
-from cronlease.db.migration.difference import Difference, Holds
+from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, of_table
+from cronlease.db.queries import load_queries
 
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _TIME = "timestamp with time zone"
 _SEQUENCE = re.compile(r"^nextval\('(.+)'::regclass\)$")
-_NUMBERED = """
-update public.{table} t
-set {name} = n.number
-from (
-  select o.ctid, (select coalesce(max(m.{name}), 0) from public.{table} m) + row_number() over () as number
-  from public.{table} o
-  where o.{name} is null
-) n
-where t.ctid = n.ctid
-""".strip()
-_GOES_ON = (
-    "select setval(pg_get_serial_sequence('{table}', '{name}'), coalesce(max({name}), 0) + 1, false) from {table}"
-)
 # What stands for a value that is missing where the column has no default.
 _FILLED_WITH = {("refresh_schedule", "action"): "function_name"}
 
@@ -153,7 +142,7 @@ def _filled(there: Part, want: dict[str, str], holds: Holds) -> list[str]:
     if not (value or want["identity"]) or not holds(table, f"{name} is null"):
         return []
     if want["identity"]:
-        return [_NUMBERED.format(table=table, name=name)]
+        return [_SQL["number_rows"].strip().format(table=table, name=name)]
     return [f"alter table public.{table} alter column {name} type {want['type']} using coalesce({name}, {value})"]
 
 
@@ -166,4 +155,7 @@ def _default(there: Part, column: Part) -> list[str]:
         return []
     if there.detail["identity"]:
         return [f"{alter} set generated always"]
-    return [f"{alter} add generated always as identity", _GOES_ON.format(table=table, name=name)]
+    return [
+        f"{alter} add generated always as identity",
+        _SQL["continue_sequence"].strip().format(table=table, name=name),
+    ]

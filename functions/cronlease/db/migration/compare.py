@@ -6,9 +6,8 @@ because it drops something that is not ours or reads data in a way we would have
 
 from collections.abc import Iterator
 
-from cronlease.db.migration.catalogue import Catalogue, Part, of_table
+from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, name_of, of_table
 from cronlease.db.migration.columns import changed, key_columns
-from cronlease.db.migration.difference import Difference, Holds, name_of
 
 # What a schedule is told by whoever declares it; a rule about these is the owner's own. Runs write the other columns.
 _DECLARED = {"function_name"}

@@ -1,0 +1,76 @@
+"""The one check of a run's arguments, wherever they come from: HTTP, the command line, or a job's own code.
+
+A run is given exactly the numbers and texts that were written. JSON that Python or PostgreSQL would have to change is
+refused in one sentence, before anything is stored.
+"""
+
+import json
+from collections.abc import Mapping
+from math import isinf
+from typing import Any
+
+# The limits of args_mistake in schema/functions.
+_MOST_LEVELS = 200
+_LARGEST = 10**300
+_SHOWN_DIGITS = 40
+
+
+def decode(text: str | bytes) -> Any:
+    """The JSON value. Raises ValueError, also for a number that a float cannot hold as it is written."""
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_exact)
+
+
+def encode(args: Mapping[str, Any]) -> str:
+    """The arguments as JSON that the database stores unchanged. Raises ValueError, which says why it cannot."""
+    try:
+        text = json.dumps(dict(args), ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("text with a NUL or half a character in it cannot be stored") from None
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    # Not where the backslash itself is meant.
+    if "\\u0000" in text.replace("\\\\", ""):
+        raise ValueError("text with a NUL or half a character in it cannot be stored")
+    _check_bounds(args)
+    return text
+
+
+def _check_bounds(args: Mapping[str, Any]) -> None:
+    """Raises what args_mistake would refuse, before the database is asked."""
+    values: list[Any] = [dict(args)]
+    for _ in range(_MOST_LEVELS + 1):
+        numbers = [value for value in values if isinstance(value, int | float)]
+        if any(number != number for number in numbers):
+            raise ValueError("NaN is not a number that JSON has")
+        if any(abs(number) >= _LARGEST for number in numbers):
+            raise ValueError("a number that large cannot be stored")
+        parts = [
+            value.values() if isinstance(value, dict) else value
+            for value in values
+            if isinstance(value, dict | list | tuple)
+        ]
+        values = [each for part in parts for each in part]
+    if values:
+        raise ValueError(f"nested more than {_MOST_LEVELS} levels deep")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _exact(number: str) -> float:
+    from decimal import Decimal
+
+    value = float(number)
+    if isinf(value):
+        # Too large: encode says so.
+        return value
+    try:
+        is_exact = Decimal(number) == Decimal(repr(value))
+    except ArithmeticError:
+        # An exponent that no number has.
+        is_exact = False
+    if not is_exact:
+        raise ValueError(f"{number[:_SHOWN_DIGITS]} has more digits than a number here can have, write it as text")
+    return value

@@ -1,0 +1,115 @@
+-- name: server
+-- Who answers, as whom, and what time it is there.
+select jsonb_build_object(
+  'now', extract(epoch from clock_timestamp()),
+  'version', current_setting('server_version'),
+  'database', current_database(),
+  'role', current_user,
+  'read_only', current_setting('transaction_read_only')::boolean,
+  'pid', pg_backend_pid(),
+  'may_create', exists (
+    select
+    from pg_catalog.pg_namespace n
+    where n.nspname = 'public'
+      and has_schema_privilege(n.oid, 'create')
+  ),
+  'encoding', current_setting('server_encoding'),
+  'open_schema', has_schema_privilege('public', 'public', 'create')
+)
+
+-- name: scheduled
+-- Actions that have a schedule which is not over; of very many only some. As every role may ask it that may look.
+select coalesce(jsonb_agg(distinct s.document ->> 'action'), '[]')
+from jsonb_array_elements(
+  public.read_refresh_status(p_runs => 0, p_schedules => 1000) -> 'schedules'
+) as s (document)
+where s.document ->> 'completed_at' is null
+
+-- name: strangers
+-- Who else may use things of ours: neither their owner, nor one of our roles, nor whoever asks. By default: everybody,
+-- or a role that default privileges of this schema give things to.
+with things as (
+  select 'table' as kind, c.relname::text as name, c.relowner as owner, c.relacl as acl
+  from pg_catalog.pg_class c
+  where c.relnamespace = 'public'::regnamespace
+    and c.relname = any (%(names)s::text[])
+    and c.relkind in ('r', 'v')
+  union all
+  select 'function', p.proname, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+  from pg_catalog.pg_proc p
+  where p.pronamespace = 'public'::regnamespace
+    and p.proname = any (%(names)s::text[])
+),
+given as (
+  select
+    a.grantee,
+    coalesce(array_agg(distinct t.name order by t.name) filter (where t.kind = 'table'), '{}') as tables,
+    coalesce(array_agg(distinct t.name order by t.name) filter (where t.kind = 'function'), '{}') as functions
+  from things t
+  cross join lateral aclexplode(t.acl) a
+  where a.grantee not in (t.owner, current_user::regrole)
+  group by a.grantee
+)
+select coalesce(
+  jsonb_agg(
+    jsonb_build_object(
+      'role', case when g.grantee = 0 then 'public' else quote_ident(r.rolname) end,
+      'tables', g.tables,
+      'functions', g.functions,
+      'by_default', g.grantee = 0 or exists (
+        select
+        from pg_catalog.pg_default_acl d
+        cross join lateral aclexplode(d.defaclacl) a
+        where a.grantee = g.grantee
+          and d.defaclnamespace in (0, 'public'::regnamespace)
+      )
+    )
+    order by r.rolname
+  ),
+  '[]'
+)
+from given g
+left join pg_catalog.pg_roles r on r.oid = g.grantee
+where r.rolname is null
+  or r.rolname not in ('cronlease_runner', 'cronlease_reader')
+
+-- name: leases
+-- How many leases have run out and were not cleared, and some of them; of very many not all.
+select jsonb_build_object(
+  'count', count(*),
+  'names', coalesce(
+    (array_agg(s.document ->> 'function_name' order by s.document ->> 'locked_until'))[:3],
+    '{}'
+  )
+)
+from jsonb_array_elements(
+  public.read_refresh_status(p_runs => 0, p_schedules => 1000) -> 'schedules'
+) as s (document)
+where s.document ->> 'state' = 'stale'
+
+-- name: cadences
+-- How many schedules have a cadence that cannot be read, and some of them; of very many not all.
+select jsonb_build_object(
+  'count', count(*),
+  'names', coalesce((array_agg(found.function_name order by found.function_name))[:3], '{}')
+)
+from (
+  select s.function_name
+  from public.refresh_schedule s
+  where s.completed_at is null
+    and not public.is_band(s.every)
+  limit 1000
+) found
+
+-- name: actions
+-- Actions that are not among the known ones, with how many schedules wait for each; of very many only some.
+select coalesce(jsonb_object_agg(found.action, found.schedules), '{}')
+from (
+  select s.action, count(*) as schedules
+  from public.refresh_schedule s
+  where s.completed_at is null
+    and s.action <> all (%(known)s::text[])
+  group by s.action
+  order by count(*) desc, s.action
+  limit 10
+) found

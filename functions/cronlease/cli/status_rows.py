@@ -1,0 +1,87 @@
+"""The schedules as `status` shows them: a row of cells for each. Pure except for the one question."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cronlease.cli.format import short, sparkline, took, without_status
+from cronlease.cli.questions import questions_of
+from cronlease.cli.rows import Schedule, to_schedule
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+HEADING = ("name", "state", "holder", "lease left", "next run", "durations", "last result", "error")
+# Left out first on a narrow terminal.
+SPARE = ("holder", "durations", "lease left")
+_RECENT = 12
+_ask = questions_of(__file__)
+_ORDER = {"dispatching": 0, "stale": 0, "pending": 1, "paused": 2, "completed": 3}
+
+
+class Overview(NamedTuple):
+    """What the database answered, and when by its clock."""
+
+    now: datetime
+    schedules: list[tuple[Schedule, list[float]]]
+    as_json: dict[str, Any]
+    # There are as many as were asked for: more may exist.
+    is_full: bool = False
+
+    def cells(self, now: datetime) -> list[tuple[Schedule, tuple[str, ...]]]:
+        """What runs first, then what is due next, what has completed last."""
+        return [(row, _cells(row, seconds, now)) for row, seconds in sorted(self.schedules, key=_place)]
+
+
+def read_overview(conn: "Connection[Any]", limit: int) -> Overview:
+    document = _ask(conn, "read_overview", limit=limit)
+    schedules = []
+    for row in document["schedules"]:
+        fields = {name: value for name, value in row.items() if name != "seconds"}
+        schedules.append((to_schedule(fields), [float(each) for each in row["seconds"][-_RECENT:]]))
+    return Overview(datetime.fromisoformat(document["now"]), schedules, document, len(schedules) == limit)
+
+
+def _place(schedule: tuple[Schedule, list[float]]) -> tuple[int, float, str]:
+    row = schedule[0]
+    return _ORDER[row.state], row.next_run_at.timestamp() if row.next_run_at else 0, row.function_name
+
+
+def _cells(row: Schedule, seconds: list[float], now: datetime) -> tuple[str, ...]:
+    return (
+        row.function_name,
+        row.state,
+        # The beginning tells two apart, and finds it in the log.
+        (row.locked_by or "")[:8],
+        _lease_left(row, now),
+        _next(row, now),
+        f"{sparkline(seconds)} {took(seconds[-1])}" if seconds else "",
+        _last(row, now),
+        without_status(row.last_status, row.last_error),
+    )
+
+
+def _lease_left(row: Schedule, now: datetime) -> str:
+    if row.locked_until is None:
+        return ""
+    return short(row.locked_until - now) if row.locked_until > now else "ran out"
+
+
+def _next(row: Schedule, now: datetime) -> str:
+    if row.state in ("completed", "paused"):
+        return ""
+    if row.state == "dispatching" and row.locked_until and row.locked_until > now:
+        return "running"
+    if row.next_run_at is None:
+        return "due now" if row.due else "never"
+    if row.next_run_at > now:
+        return f"in {short(row.next_run_at - now)}"
+    late = now - row.next_run_at
+    return "due now" if late.total_seconds() < 1 else f"due for {short(late)}"
+
+
+def _last(row: Schedule, now: datetime) -> str:
+    if row.last_status is None:
+        return ""
+    when = f" {short(now - row.last_run_at)} ago" if row.last_run_at and row.last_run_at <= now else ""
+    failures = f" ×{row.failures}," if row.failures > 1 else ""
+    return f"{row.last_status}{failures}{when}"

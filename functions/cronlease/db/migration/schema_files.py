@@ -1,0 +1,124 @@
+"""The files of schema/, and the ledger: which of its migrations a database has seen."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query, first, load_queries
+
+_PACKAGE = Path(__file__).parents[2]
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_CREATES_TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
+_CREATES = re.compile(
+    r"^create (?:or replace )?(?:unlogged )?(?:table|function) (?:if not exists )?public\.(\w+)", re.MULTILINE
+)
+
+
+class MigrationError(Exception):
+    """The schema could not be applied; nothing was changed. One sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """One file of schema/: its name without the ending, and its text with line ends made equal everywhere."""
+
+    name: str
+    text: str
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that it creates."""
+        return _CREATES_TABLE.findall(self.text)
+
+    @property
+    def closing(self) -> str:
+        """Takes a function from everybody: it is made open to all, and may act with the rights of its owner."""
+        is_function = "create or replace function" in self.text
+        return f"revoke all on function public.{self.name} from public" if is_function else ""
+
+
+def schema_files(folder: str) -> list[SchemaFile]:
+    """The files of schema/<folder> in order: from the wheel's copy, or from the checkout."""
+    for place in (_PACKAGE / "schema", _PACKAGE.parent.parent / "schema"):
+        if (place / folder).is_dir():
+            paths = sorted((place / folder).glob("*.sql"))
+            return [SchemaFile(path.stem, path.read_text("utf-8")) for path in paths]
+    raise MigrationError("schema/ was not found: install cronlease from its wheel, or run from a checkout")
+
+
+def functions_and_views() -> list[SchemaFile]:
+    """In the order in which they are applied: views may call functions, never the other way round, since functions
+    are not looked into while they are made."""
+    return sorted(schema_files("functions"), key=lambda file: "create or replace view" in file.text)
+
+
+def tables_of(files: Iterable[SchemaFile]) -> list[str]:
+    return [name for file in files for name in file.tables]
+
+
+def made_by(files: Iterable[SchemaFile]) -> list[str]:
+    """The tables and functions that these migrations create."""
+    return [name for file in files for name in _CREATES.findall(file.text)]
+
+
+def pending(conn: Any) -> list[SchemaFile]:
+    """The migrations that this database has yet to see; raises MigrationError for a ledger that is not true."""
+    applied, files = _applied(conn), schema_files("migrations")
+    for file in files:
+        if file.name not in applied:
+            continue
+        if applied[file.name] != file.hash:
+            raise MigrationError(
+                f"migration {file.name} was changed after it was applied: restore its text and write a new migration"
+            )
+        if missing := _missing_table(conn, file.tables):
+            raise MigrationError(
+                f"table {missing} is gone although {file.name} was applied: restore it, or to have an empty one"
+                f" delete that row of cronlease_migrations and migrate again"
+            )
+    return [file for file in files if file.name not in applied]
+
+
+def newer_migrations(conn: Any) -> list[str]:
+    """Migrations that this database has seen and that are not in schema/: of a newer version."""
+    return sorted(_applied(conn).keys() - {file.name for file in schema_files("migrations")})
+
+
+def has_ledger(conn: Any) -> bool:
+    return _missing_table(conn, ["cronlease_migrations"]) is None
+
+
+def record(conn: Any, file: SchemaFile) -> None:
+    """Puts the migration into the ledger."""
+    ask_sync(conn, Query(_SQL["record"], {"name": file.name, "hash": file.hash}, first))
+
+
+def record_of(file: SchemaFile) -> str:
+    """The statement that does so, in full."""
+    return _SQL["record"].strip() % {"name": f"'{file.name}'", "hash": f"'{file.hash}'"}
+
+
+def absent(conn: Any, names: list[str]) -> list[str]:
+    """Those of the names that nothing in the schema has."""
+    taken = ask_sync(conn, Query(_SQL["taken_names"], {"names": names}, first))
+    return [name for name in names if name not in taken]
+
+
+def _applied(conn: Any) -> dict[str, str]:
+    """The hashes of the applied migrations by name."""
+    return ask_sync(conn, Query(_SQL["applied"], {}, first)) if has_ledger(conn) else {}
+
+
+def _missing_table(conn: Any, names: list[str]) -> str | None:
+    """The first of these tables that is not there."""
+    params = {"names": [f"public.{name}" for name in names]}
+    query: Query[str | None] = Query(_SQL["missing_table"], params, first)
+    return ask_sync(conn, query)

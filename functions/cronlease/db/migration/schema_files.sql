@@ -1,0 +1,28 @@
+-- The ledger of applied migrations, and which names are taken.
+
+-- name: applied
+-- Name -> hash of what was applied.
+select coalesce(jsonb_object_agg(name, hash), '{}')
+from public.cronlease_migrations
+
+-- name: record
+insert into public.cronlease_migrations (name, hash)
+values (%(name)s::text, %(hash)s::text)
+returning name
+
+-- name: missing_table
+-- The first of these tables that is not there.
+select min(name)
+from unnest(%(names)s::text[]) as name
+where to_regclass(name) is null
+
+-- name: taken_names
+-- Which of these names a table, a view or a function of the schema has.
+select coalesce(jsonb_agg(name), '[]')
+from unnest(%(names)s::text[]) as name
+where exists (
+  select from pg_catalog.pg_class c where c.relname = name and c.relnamespace = 'public'::regnamespace
+)
+or exists (
+  select from pg_catalog.pg_proc p where p.proname = name and p.pronamespace = 'public'::regnamespace
+)

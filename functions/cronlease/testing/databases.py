@@ -1,0 +1,81 @@
+"""The server of a test session: hands out a database per test."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+# A file of SQL, SQL itself, or what is called with the address of the database.
+Setup = Path | str | Callable[[str], object] | None
+
+
+class Cluster:
+    """A server that hands out databases: empty ones, or clones of one that migrate itself has built. `ours` is one
+    that nobody else uses and whose fsync is off."""
+
+    def __init__(self, admin: str, *, ours: bool = False) -> None:
+        import psycopg
+
+        self.admin = admin
+        self._connection = psycopg.connect(admin, autocommit=True)
+        self._templates: dict[Setup, str] = {}
+        # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
+        # the catalog cache that a copy through the log leaves out.
+        copies = ours and self._connection.info.server_version >= 150000
+        self._strategy = " strategy file_copy" if copies else ""
+
+    def url(self, name: str) -> str:
+        from psycopg.conninfo import make_conninfo
+
+        return make_conninfo(self.admin, dbname=name)
+
+    @property
+    def role(self) -> str:
+        return self._connection.info.user
+
+    def create(self, template: str = "template0") -> str:
+        """The name of a new database."""
+        name = f"cronlease_test_{uuid.uuid4().hex[:12]}"
+        self._send("create database {} template {}" + self._strategy, name, template)
+        return name
+
+    def migrated(self, setup: Setup = None) -> str:
+        """The name of a new database with our schema in it, and after that what the setup makes."""
+        from cronlease.db.migration.migrate import migrate
+
+        if setup not in self._templates:
+            template = self._templates[setup] = self.create()
+            try:
+                migrate(self.url(template))
+                _set_up(self.url(template), setup)
+            except BaseException:
+                self.drop(self._templates.pop(setup))
+                raise
+        return self.create(self._templates[setup])
+
+    def drop(self, name: str) -> None:
+        self._send("drop database if exists {} with (force)", name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for template in self._templates.values():
+            self.drop(template)
+        self._connection.close()
+
+    def _send(self, text: str, *names: str) -> None:
+        from psycopg import sql
+
+        self._connection.execute(sql.SQL(text).format(*map(sql.Identifier, names)))
+
+
+def _set_up(url: str, setup: Setup) -> None:
+    from cronlease.emulator.setup import run_file, run_text
+
+    if callable(setup):
+        setup(url)
+    elif isinstance(setup, Path):
+        run_file(url, setup)
+    elif setup is not None:
+        run_text(url, setup, "cronlease_setup")
