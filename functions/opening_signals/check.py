@@ -1,4 +1,4 @@
-"""Fetches sources as a run would, one page after the other, and keeps nothing but what became of it."""
+"""Fetches sources as a run would, one page after the other, and keeps only how each did."""
 
 import asyncio
 from collections import Counter
@@ -25,15 +25,15 @@ def _nothing(_: Collected) -> None: ...
 async def check(
     sources: Iterable[Source], *, seconds: float = SECONDS, done: Callable[[Collected], None] = _nothing
 ) -> list[Collected]:
-    """What became of each, in their order; `done` is told of each when it is over. A source has so many seconds from
-    when its turn comes. Asked without validators: a 304 would show nothing."""
+    """How each source did, in their order; `done` is called with each when it is over. A source has so many seconds
+    from when its turn comes. Asked without validators: a 304 would show nothing."""
     turn = asyncio.Semaphore(settings.at_once())
 
     async def one(http: httpx2.AsyncClient, source: Source) -> Collected:
         async with turn:
-            found = await _check(http, source, asyncio.get_running_loop().time() + seconds)
-        done(found)
-        return found
+            result = await _check(http, source, asyncio.get_running_loop().time() + seconds)
+        done(result)
+        return result
 
     async with client() as http:
         http.event_hooks = {"response": [_note]}
@@ -41,12 +41,12 @@ async def check(
 
 
 async def _check(http: httpx2.AsyncClient, source: Source, until: float) -> Collected:
-    found = await collect(http, source, validators=Validators(), take=_drop, until=until)
-    # The last one, whatever it was: a run has no use for the status of a page that it cannot use, a person has.
-    found.status = _answered.get()
-    if found.cause:
-        found.error = f"an unforeseen error, {type(found.cause).__name__}: {found.cause}"
-    return found
+    result = await collect(http, source, validators=Validators(), take=_drop, until=until)
+    # The last one, also of a page that cannot be used: a person wants to see it.
+    result.status = _answered.get()
+    if result.cause:
+        result.error = f"an unforeseen error, {type(result.cause).__name__}: {result.cause}"
+    return result
 
 
 async def _note(response: httpx2.Response) -> None:
@@ -58,34 +58,34 @@ async def _drop(_: list[Opening]) -> None:
     """Where a run would stage them."""
 
 
-def row(found: Collected) -> Sequence[object]:
+def row(result: Collected) -> Sequence[str]:
     """The cells under HEADING."""
-    source, result = found.source, "failed" if found.error else "ok"
-    counts = (found.items, found.rejected.total(), found.repaired.total(), found.skipped)
-    return (source.name, source.kind, found.status or "-", *counts, f"{found.seconds:.2f} s", result)
+    source, ending = result.source, "failed" if result.error else "ok"
+    counts = (result.items, result.rejected.total(), result.repaired.total(), result.skipped)
+    return (source.name, source.kind, str(result.status or "-"), *map(str, counts), f"{result.seconds:.2f} s", ending)
 
 
-def notes(found: Collected) -> list[str]:
-    """Why it failed, why items were left out and what was mended in others: too long for a column."""
-    said = {"failed": found.error, "rejected": _reasons(found.rejected), "repaired": _reasons(found.repaired)}
-    return [f"{found.source.name} {what}: {why}" for what, why in said.items() if why]
+def notes(result: Collected) -> list[str]:
+    """Why it failed, why items were left out and what was corrected in others: too long for a column."""
+    reasons = {"failed": result.error, "rejected": _reasons(result.rejected), "repaired": _reasons(result.repaired)}
+    return [f"{result.source.name} {what}: {why}" for what, why in reasons.items() if why]
 
 
 def _reasons(counted: Counter[str]) -> str:
     return "; ".join(f"{reason} ({times})" for reason, times in counted.most_common())
 
 
-def fields(found: Collected) -> dict[str, Any]:
+def fields(result: Collected) -> dict[str, Any]:
     """The same for a program."""
     return {
-        "name": found.source.name,
-        "kind": found.source.kind,
-        "status": found.status,
-        "pages": found.pages,
-        "items": found.items,
-        "rejected": dict(found.rejected),
-        "repaired": dict(found.repaired),
-        "skipped": found.skipped,
-        "seconds": round(found.seconds, 3),
-        "error": found.error,
+        "name": result.source.name,
+        "kind": result.source.kind,
+        "status": result.status,
+        "pages": result.pages,
+        "items": result.items,
+        "rejected": dict(result.rejected),
+        "repaired": dict(result.repaired),
+        "skipped": result.skipped,
+        "seconds": round(result.seconds, 3),
+        "error": result.error,
     }

@@ -1,17 +1,14 @@
-"""The job's verbs for the operator: what the feeds would give, what they gave, and to forget one that is gone. Only
-the last one writes.
+"""The job's commands for the operator: what the feeds would give, what they gave, and how to forget a source that is
+gone. Only the last one writes.
 
 cronlease's command line finds them by their entry points and gives them its Toolbox as ctx.obj.
 """
 
 import asyncio
-import csv
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import psycopg
 
+from cronlease.db.queries import load_queries
 from opening_signals import settings
-from opening_signals.store.orphaned_sources import forget, is_known, sentence, strays_now
-from opening_signals.table import cell, lines, spreadsheet
+from opening_signals.output import cell, print_csv, print_json, print_lines
+from opening_signals.store.orphaned_sources import forget_source, orphaned_sources_sync, sentence, source_exists
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
     from opening_signals.collect import Collected
     from opening_signals.feeds.model import Source
 
-_SIGNALS = Path(__file__).with_name("signals.sql")
+_QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _SHOWN = ("signal", "at", "source", "title", "organization", "location", "url")
 _SHORTENED = ("source", "title", "organization", "location")
 _LIMIT = 100
@@ -37,17 +35,21 @@ _PAGE = 1000
 _NO_SOURCES = "There are no sources yet: name a TOML file with a [[source]] in CRONLEASE_SOURCES."
 
 
-def _within(ctx: click.Context, _: click.Parameter, text: str) -> timedelta:
-    toolbox: Toolbox = ctx.obj
-    length = toolbox.duration(text)
-    if not length:
-        raise click.BadParameter("it must be longer than nothing")
-    return length
+def _duration(flag: str, **more: Any) -> Callable[[Any], Any]:
+    """An option whose value reaches the command as `within`."""
+
+    def read(ctx: click.Context, _: click.Parameter, text: str) -> timedelta:
+        length: timedelta = ctx.obj.duration(text)
+        if not length:
+            raise click.BadParameter("it must be longer than nothing")
+        return length
+
+    return click.option(flag, "within", show_default=True, callback=read, **more)
 
 
 @contextmanager
-def _openings(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
-    """A connection; what the database cannot do with it is one sentence."""
+def _connection(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
+    """A connection; an error of the database ends the command with one sentence."""
     with toolbox.connection() as conn:
         try:
             yield conn
@@ -60,15 +62,7 @@ def _openings(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
 
 
 @click.command("signals")
-@click.option(
-    "--since",
-    "within",
-    default="24h",
-    show_default=True,
-    metavar="90m|24h|7d",
-    callback=_within,
-    help="How far back.",
-)
+@_duration("--since", default="24h", metavar="90m|24h|7d", help="How far back.")
 @click.option("--source", default=None, metavar="NAME", help="Only the openings of this source.")
 @click.option(
     "--limit",
@@ -87,49 +81,44 @@ def signals(
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
-    form = "json" if as_json else "csv" if as_csv else None
-    with _openings(toolbox) as conn:
-        if source is not None and not is_known(conn, source) and source not in _names():
+    with _connection(toolbox) as conn:
+        if source is not None and not source_exists(conn, source) and source not in _names():
             raise click.ClickException(
                 f"there is no source {source!r}: neither in the database nor in the sources file"
             )
         # A cursor of the server's: a first load may be a million rows.
         with conn.transaction(), conn.cursor("signals") as cursor:
             cursor.itersize = _PAGE
-            cursor.execute(_SIGNALS.read_bytes(), {"within": within, "source": source})
+            cursor.execute(_QUERIES["signals"], {"within": within, "source": source})
             names, rows = [column.name for column in cursor.description or []], iter(cursor)
-            if form is None:
-                _print_table(toolbox, names, rows, limit or _LIMIT)
+            if as_json:
+                print_json(dict(zip(names, row, strict=True)) for row in islice(rows, limit))
+            elif as_csv:
+                print_csv(names, islice(rows, limit))
             else:
-                (_print_openings if form == "json" else _print_csv)(names, islice(rows, limit))
+                _print_table(toolbox, names, rows, limit or _LIMIT)
 
 
 def _names() -> set[str]:
-    """Of the sources in the file; of one that cannot be read, none."""
-    from opening_signals.sources_file import SourcesError, load
-
+    """Of the sources in the file; none if it cannot be read."""
     try:
-        return {source.name for source in load(settings.sources_file())}
-    except SourcesError:
+        return {source.name for source in _sources()}
+    except click.ClickException:
         return set()
 
 
 def _print_table(toolbox: "Toolbox", names: Sequence[str], rows: Iterator[Any], limit: int) -> None:
-    """As many as there may be, and how many more there are."""
+    """At most so many rows, and how many more there are."""
     if (first := next(rows, None)) is None:
         click.echo("No opening came, changed or closed in that time.")
         return
     places = [names.index(name) for name in _SHOWN]
-    chosen = ([row[place] for place in places] for row in islice(chain([first], rows), limit))
-    # Half an address is none.
-    _print(lines(_SHOWN, chosen, partial(toolbox.fit, cut=_SHORTENED, spare=("url",))))
+    shown = ([cell(row[place]) for place in places] for row in islice(chain([first], rows), limit))
+    # Half an address leads nowhere: it is shown whole or not at all.
+    print_lines(toolbox.table(_SHOWN, shown, cut=_SHORTENED, spare=("url",)))
     if more := sum(1 for _ in islice(rows, _MOST_COUNTED)):
-        there = f"{'at least ' if more == _MOST_COUNTED else ''}{more}"
-        click.echo(f"{there} more: --limit shows more than {limit}.", err=True)
-
-
-def _print_openings(names: Sequence[str], rows: Iterable[Any]) -> None:
-    _print_json(dict(zip(names, row, strict=True)) for row in rows)
+        count = f"{'at least ' if more == _MOST_COUNTED else ''}{more}"
+        click.echo(f"{count} more: --limit shows more than {limit}.", err=True)
 
 
 @click.group("sources")
@@ -139,55 +128,55 @@ def sources() -> None:
 
 @sources.command("check")
 @click.option("--source", "name", default=None, metavar="NAME", help="Only this one.")
-@click.option(
-    "--timeout",
-    "within",
-    default="3m",
-    show_default=True,
-    metavar="30s|3m",
-    callback=_within,
-    help="How long each source may take.",
-)
+@_duration("--timeout", default="3m", metavar="30s|3m", help="How long each source may take.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
 @click.pass_obj
 def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_json: bool) -> None:
     """Fetch each source without writing anything; exit status 1 when one fails."""
     from opening_signals import check
 
-    chosen = _chosen(name)
+    chosen = _sources(name)
     if not chosen:
         click.echo(_NO_SOURCES, err=True)
-    try:
-        with toolbox.bar("checking") as shown:
-            left = [source.name for source in chosen]
-
-            def done(found: "Collected") -> None:
-                left.remove(found.source.name)
-                shown.tell(f"waiting for {', '.join(left[:3])}", len(chosen) - len(left), len(chosen))
-
-            checked = asyncio.run(check.check(chosen, seconds=within.total_seconds(), done=done))
-    except settings.SettingError as error:
-        raise click.ClickException(str(error)) from None
-    for found in checked:
-        found.error = found.error and toolbox.redact(found.error)
+    results = _checked(toolbox, chosen, within)
     if as_json:
-        _print_json(map(check.fields, checked))
-    elif checked:
-        _print(lines(check.HEADING, map(check.row, checked), partial(toolbox.fit, cut=("name",), spare=())))
-        _print(cell(note) for found in checked for note in check.notes(found))
-    if name is None and (told := _strays(toolbox, {source.name for source in chosen})):
-        click.echo(cell(told), err=as_json)
-    if any(found.error for found in checked):
+        print_json(map(check.fields, results))
+    elif results:
+        print_lines(toolbox.table(check.HEADING, map(check.row, results), cut=("name",)))
+        print_lines(cell(note) for result in results for note in check.notes(result))
+    if name is None and (orphans := _orphans(toolbox, {source.name for source in chosen})):
+        click.echo(cell(orphans), err=as_json)
+    if any(result.error for result in results):
         raise click.exceptions.Exit(1)
 
 
-def _strays(toolbox: "Toolbox", names: set[str]) -> str | None:
-    """What is said of sources that are not in the file; nothing where there is no database to ask."""
+def _checked(toolbox: "Toolbox", chosen: "list[Source]", within: timedelta) -> "list[Collected]":
+    """How each source did, without secrets, while a bar shows how far the check is."""
+    from opening_signals import check
+
+    left = [source.name for source in chosen]
+    try:
+        with toolbox.bar("checking") as bar:
+
+            def done(result: "Collected") -> None:
+                left.remove(result.source.name)
+                bar.tell(f"waiting for {', '.join(left[:3])}", len(chosen) - len(left), len(chosen))
+
+            results = asyncio.run(check.check(chosen, seconds=within.total_seconds(), done=done))
+    except settings.SettingError as error:
+        raise click.ClickException(str(error)) from None
+    for result in results:
+        result.error = result.error and toolbox.redact(result.error)
+    return results
+
+
+def _orphans(toolbox: "Toolbox", names: set[str]) -> str | None:
+    """The sentence about sources that are not in the file; None where there is no database to ask."""
     if not toolbox.has_database or not settings.sources_file():
         return None
     try:
-        with _openings(toolbox) as conn:
-            return sentence(strays_now(conn, names))
+        with _connection(toolbox) as conn:
+            return sentence(orphaned_sources_sync(conn, names))
     except click.ClickException:
         return None
 
@@ -201,55 +190,30 @@ def forget_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
     """Close the openings of a source that is no longer in the sources file, and forget what is remembered of it."""
     if not settings.sources_file():
         raise click.ClickException("CRONLEASE_SOURCES is not set: without the file nobody knows that it is not in it")
-    if any(source.name == name for source in _chosen(None)):
+    if any(source.name == name for source in _sources()):
         raise click.ClickException(f"source {name!r} is still in the sources file: take it out first")
-    with _openings(toolbox) as conn:
-        if not is_known(conn, name):
+    with _connection(toolbox) as conn:
+        if not source_exists(conn, name):
             raise click.ClickException(f"there is no source {name!r} in the database")
         if not yes:
             click.confirm(f"Close all openings of {name!r} and forget it?", abort=True, err=True)
-        closed = forget(conn, name)
+        closed = forget_source(conn, name)
     if as_json:
         click.echo(json.dumps({"source": name, "closed": closed}))
         return
     click.echo(f"Forgot {name!r}: {closed} {'opening' if closed == 1 else 'openings'} closed.")
 
 
-def _chosen(name: str | None) -> "list[Source]":
+def _sources(name: str | None = None) -> "list[Source]":
+    """Those of the file, or the one of that name."""
     from opening_signals.sources_file import SourcesError, load
 
     try:
-        found = load(settings.sources_file())
+        listed = load(settings.sources_file())
     except SourcesError as error:
         raise click.ClickException(str(error)) from None
-    if name is None:
-        return found
-    chosen = [source for source in found if source.name == name]
-    if not chosen:
-        names = ", ".join(source.name for source in found) or "none"
+    chosen = [source for source in listed if name in (None, source.name)]
+    if name and not chosen:
+        names = ", ".join(source.name for source in listed) or "none"
         raise click.ClickException(f"there is no source {name!r} in the sources file; it has {names}")
     return chosen
-
-
-def _print(text: Iterable[str]) -> None:
-    for line in text:
-        click.echo(line)
-
-
-def _print_json(items: Iterable[dict[str, Any]]) -> None:
-    """An item a line, so that it can be both parsed as a whole and read as it comes."""
-    separator = "["
-    for item in items:
-        click.echo(f"{separator}\n{json.dumps(item, default=_plain)}", nl=False)
-        separator = ","
-    click.echo("\n]" if separator == "," else "[]")
-
-
-def _print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(names)
-    writer.writerows([_plain(spreadsheet(value)) for value in row] for row in rows)
-
-
-def _plain(value: object) -> object:
-    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value

@@ -1,10 +1,10 @@
 """One source, from the network to openings, page by page. Knows nothing of the database.
 
-Whatever a source does ends in what is told of it, never in an exception: the others go on.
+Whatever a source does ends in a Collected, never in an exception: the others go on.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -15,10 +15,11 @@ from typing import Any
 
 import httpx2
 
+from opening_signals.errors import FeedError
 from opening_signals.feeds import KINDS
-from opening_signals.feeds.duplicates import Again
+from opening_signals.feeds.duplicates import Duplicates
 from opening_signals.feeds.kind import Kind, reason
-from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.feeds.model import Opening, Source
 from opening_signals.http.fetch import Validators, get
 
 PAGE = 2000
@@ -39,9 +40,9 @@ Take = Callable[[list[Opening]], Awaitable[None]]
 @dataclass(slots=True)
 class Collected:
     """How far one source came. Without an error all of it was taken, or nothing has changed since the validators.
-    Items are those of the feed. Rejected are those that were left out, by reason, and repaired is what was mended in
-    the others: an item once for each of its reasons, and each one whose id came again later. An error's cause is kept
-    only where nobody foresaw it."""
+    `items` counts those of the feed. `rejected` counts those that were left out, by reason, and `repaired` what was
+    corrected in the others: an item once for each of its reasons, and each item whose id came again later. `cause` is
+    set only for an unforeseen error."""
 
     source: Source
     asked: bool = False
@@ -98,9 +99,9 @@ class _Collection:
         self._result = result
         self._take = take
         self._kind: Kind = KINDS[result.source.kind]
-        self._waiting = Waiting()
+        self._buffer = PageBuffer()
         self._bytes = 0
-        self._again = Again()
+        self._duplicates = Duplicates()
         # Hashes: there may be many pages, and long addresses.
         self._first_of_pages: set[int] = set()
         self._page_begins = True
@@ -120,10 +121,10 @@ class _Collection:
             commonest, count = result.rejected.most_common(1)[0][0], result.rejected.total()
             which = f"none of its {count} items is" if count > 1 else "its only item is not"
             raise FeedError(f"{which} usable: {commonest}")
-        if rest := self._waiting.rest():
+        if rest := self._buffer.rest():
             await self._take(rest)
-        if again := await _in_thread(self._again.count):
-            result.repaired[DUPLICATE] = again
+        if duplicates := await _in_thread(self._duplicates.count):
+            result.repaired[DUPLICATE] = duplicates
         if result.pages > 1:
             # They speak of the first page only, and the others may change alone.
             result.validators = Validators()
@@ -151,13 +152,13 @@ class _Collection:
         return reader.next_url(result.items - before)
 
     async def _read(self, items: Callable[[], Iterable[Any]]) -> None:
-        """Parsed in a thread, so that the hits that arrive meanwhile are answered."""
-        await _in_thread(partial(self._accept, items))
-        while page := self._waiting.page():
+        """Parses in a thread, so that the requests that arrive meanwhile are answered."""
+        for page in await _in_thread(partial(self._accept, items)):
             await self._take(page)
 
-    def _accept(self, items: Callable[[], Iterable[Any]]) -> None:
-        result = self._result
+    def _accept(self, items: Callable[[], Iterable[Any]]) -> list[list[Opening]]:
+        """The pages that these items completed."""
+        result, pages = self._result, []
         repairs: list[str] = []
         for item in items():
             result.items += 1
@@ -172,11 +173,13 @@ class _Collection:
                     result.skipped += 1
                 else:
                     self._refuse_the_same_page(opening)
-                    self._again.add(opening.external_id)
-                    self._waiting.add(opening)
+                    self._duplicates.add(opening.external_id)
+                    if page := self._buffer.add(opening):
+                        pages.append(page)
                     if repairs:
                         result.repaired.update(repairs)
             repairs.clear()
+        return pages
 
     def _refuse_the_same_page(self, opening: Opening) -> None:
         """A server that does not know the paging parameter answers with its first page for ever."""
@@ -189,29 +192,24 @@ class _Collection:
         self._page_begins = False
 
 
-class Waiting:
-    """Openings on their way to `take`. Where their pages end depends on the openings alone, so that a feed that has
-    not changed has the same pages again."""
+class PageBuffer:
+    """Gathers openings into pages. Where a page ends depends on the openings alone, so that an unchanged feed has the
+    same pages again."""
 
     def __init__(self) -> None:
-        self._pages: deque[list[Opening]] = deque()
-        self._last: list[Opening] = []
+        self._page: list[Opening] = []
         self._size = 0
 
-    def add(self, opening: Opening) -> None:
-        self._last.append(opening)
+    def add(self, opening: Opening) -> list[Opening] | None:
+        """The page, if this opening completes it."""
+        self._page.append(opening)
         self._size += sum(map(getsizeof, opening))
-        if len(self._last) >= PAGE or self._size >= PAGE_SIZE:
-            self._pages.append(self.rest())
-
-    def page(self) -> list[Opening] | None:
-        """The oldest page that is complete, once."""
-        return self._pages.popleft() if self._pages else None
+        return self.rest() if len(self._page) >= PAGE or self._size >= PAGE_SIZE else None
 
     def rest(self) -> list[Opening]:
-        """Those of no complete page, once."""
-        rest, self._last, self._size = self._last, [], 0
-        return rest
+        """What no complete page holds; the buffer is empty afterwards."""
+        page, self._page, self._size = self._page, [], 0
+        return page
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:

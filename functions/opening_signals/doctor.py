@@ -15,13 +15,13 @@ def check() -> Iterator[tuple[bool, str, str | None]]:
     path = settings.sources_file()
     try:
         settings.at_once()
-        found = load(path)
+        sources = load(path)
     except (SourcesError, settings.SettingError) as error:
         yield True, str(error), "mend it; `cronlease sources check` then shows what each source gives"
         return
     if not path:
         yield False, "CRONLEASE_SOURCES is not set: a run fetches nothing", "name a sources file in it"
-    elif not found:
+    elif not sources:
         yield False, f"{path} has no [[source]]: a run fetches nothing", "write one, the README shows how"
     else:
-        yield False, f"{len(found)} in {path}, all of them readable", None
+        yield False, f"{len(sources)} in {path}, all of them readable", None

@@ -7,7 +7,7 @@ _MOST_AT_ONCE = 64
 
 
 class SettingError(ValueError):
-    """A setting a person must mend; the text is one sentence that says how."""
+    """A setting that a person must correct; the text is one sentence."""
 
 
 def sources_file() -> str | None:

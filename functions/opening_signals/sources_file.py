@@ -1,4 +1,4 @@
-"""Reads the sources file. What is wrong in it is said in one sentence that names the source and the field."""
+"""Reads the sources file. An error in it is one sentence that names the source and the field."""
 
 import re
 import tomllib
@@ -108,14 +108,14 @@ def _short(key: str, value: Any, address: str) -> str:
 
 def _with_feed(entry: dict[str, Any], kind: JsonKind) -> dict[str, Any]:
     """The entry with what it says of its feed put together with what the preset says."""
-    said = {name: value for name, value in entry.items() if name in Feed.model_fields}
-    if not said and kind.is_complete:
+    own = {name: value for name, value in entry.items() if name in Feed.model_fields}
+    if not own and kind.is_complete:
         return entry
-    feed = kind.preset | said
+    feed = kind.preset | own
     for name in ("fields", "query"):
-        if isinstance(said.get(name), dict):
-            feed[name] = kind.preset.get(name, {}) | said[name]
-    return {name: value for name, value in entry.items() if name not in said} | {"feed": feed}
+        if isinstance(own.get(name), dict):
+            feed[name] = kind.preset.get(name, {}) | own[name]
+    return {name: value for name, value in entry.items() if name not in own} | {"feed": feed}
 
 
 def _quoted(keys: list[str]) -> str:

@@ -10,7 +10,6 @@ as the server does by itself: whoever reads new rows first writes WAL for them.
 """
 
 import asyncio
-import math
 import random
 import statistics
 import sys
@@ -23,7 +22,8 @@ from psycopg import AsyncConnection
 
 from opening_signals.collect import PAGE
 from opening_signals.feeds.model import Opening
-from opening_signals.store import source_state, upsert
+from opening_signals.store import upsert
+from opening_signals.store.lock import lock_sources
 from tests.bench.side_by_side import Cost, cpu_of, database
 
 ROUNDS = 7
@@ -100,11 +100,12 @@ async def plain(
 async def load(conn: AsyncConnection[Any], openings: Sequence[Opening]) -> upsert.Merged:
     """As the job does it: a COPY per page, then the merge in a transaction of its own."""
     request_id = uuid4()
+    staging = upsert.Staging(request_id, "acme")
     for start in range(0, len(openings), PAGE):
-        await upsert.stage(conn, request_id, "acme", openings[start : start + PAGE], start=start)
+        await staging.add(conn, openings[start : start + PAGE])
     async with conn.transaction():
-        await source_state.lock(conn, ["acme"])
-        return await upsert.merge(conn, request_id, {"acme": math.ceil(len(openings) / PAGE)})
+        await lock_sources(conn, ["acme"])
+        return await upsert.merge(conn, request_id, {"acme": staging.pages})
 
 
 async def cost(conn: AsyncConnection[Any], work: Callable[[], Awaitable[object]]) -> Cost:

@@ -10,7 +10,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 from opening_signals.http import fetch
 from opening_signals.http.fetch import Validators, client, get
 from tests.integration.web import Script, Web, answer, hang_up, head, in_turn, moved, read, source, web

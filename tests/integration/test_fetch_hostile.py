@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 from opening_signals.http import body, fetch, network
 from tests.integration.web import Connection, Script, Web, answer, drain, growth, head, moved, read, web
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 from opening_signals.http import fetch, network
 from opening_signals.http.fetch import client, get
 from tests.integration.web import (

@@ -87,13 +87,13 @@ def test_an_unchanged_feed_costs_one_304_and_no_staging(
     room.enter(refresh)
     seen_at = remembered(room, "last_seen_at")
     staged = []
-    real = upsert.stage
+    real = upsert.Staging.add
 
-    async def stage(conn: Any, request_id: Any, source: str, *rest: Any, start: int) -> None:
-        staged.append(source)
-        await real(conn, request_id, source, *rest, start=start)
+    async def add(staging: upsert.Staging, *page: Any) -> None:
+        staged.append(staging._source)
+        await real(staging, *page)
 
-    monkeypatch.setattr(upsert, "stage", stage)
+    monkeypatch.setattr(upsert.Staging, "add", add)
     outcome = again(room)
     assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (1, 0, 0, 1, 0))
     assert (staged, open_now(room)) == (["globex"], ["1", "2"])

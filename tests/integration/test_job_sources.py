@@ -122,9 +122,9 @@ def test_a_source_that_left_the_file_is_named_until_it_is_forgotten(room: Room, 
     )
     ((seen_at,),) = room.query("select last_seen_at from opening_sources where name = 'acme'")
     with psycopg.connect(room.dsn, autocommit=True) as conn:
-        assert (orphaned_sources.forget(conn, "acme"), orphaned_sources.forget(conn, "initech")) == (2, 1)
-        assert orphaned_sources.is_known(conn, "acme")
-        assert not orphaned_sources.is_known(conn, "umbrella")
+        assert [orphaned_sources.forget_source(conn, name) for name in ("acme", "initech")] == [2, 1]
+        assert orphaned_sources.source_exists(conn, "acme")
+        assert not orphaned_sources.source_exists(conn, "umbrella")
     assert again(room).hint is None
     assert room.query("select name from opening_sources") == [("globex",)]
     assert room.query("select distinct source from opening_pages") == [("globex",)]
@@ -142,7 +142,7 @@ def test_forgetting_a_source_waits_for_the_run_that_writes_of_it(room: Room, fee
 
     def forget() -> None:
         with psycopg.connect(room.dsn, autocommit=True) as conn:
-            closed.append(orphaned_sources.forget(conn, "acme"))
+            closed.append(orphaned_sources.forget_source(conn, "acme"))
 
     waiting = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     with psycopg.connect(room.dsn) as merge:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 from psycopg import AsyncConnection
 
 from opening_signals.feeds.model import Opening
-from opening_signals.store import source_state, upsert
+from opening_signals.store import upsert
+from opening_signals.store.lock import lock_sources
 from opening_signals.store.upsert import Merged
 
 
@@ -27,12 +28,18 @@ def opening(external_id: str, title: str = "Baker") -> Opening:
 
 async def load_on(conn: AsyncConnection[Any], source: str, openings: Sequence[Opening]) -> Merged:
     request_id = uuid4()
-    half = len(openings) // 2
-    await upsert.stage(conn, request_id, source, openings[:half], start=0)
-    await upsert.stage(conn, request_id, source, openings[half:], start=half)
+    pages = await stage(conn, request_id, source, openings)
     async with conn.transaction():
-        await source_state.lock(conn, [source])
-        return await upsert.merge(conn, request_id, {source: (half > 0) + (len(openings) > half)})
+        await lock_sources(conn, [source])
+        return await upsert.merge(conn, request_id, {source: pages})
+
+
+async def stage(conn: AsyncConnection[Any], request_id: UUID, source: str, openings: Sequence[Opening]) -> int:
+    """Stages them in two halves; returns how many of these are not empty."""
+    staging, half = upsert.Staging(request_id, source), len(openings) // 2
+    for page in filter(None, (openings[:half], openings[half:])):
+        await staging.add(conn, page)
+    return staging.pages
 
 
 def load(dsn: str, source: str, openings: Sequence[Opening]) -> Merged:

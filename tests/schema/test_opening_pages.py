@@ -11,9 +11,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from opening_signals.feeds.model import Opening
-from opening_signals.store import source_state, upsert
+from opening_signals.store import upsert
+from opening_signals.store.lock import lock_sources
 from opening_signals.store.upsert import Merged
-from tests.schema.openings import load, load_on, one, opening
+from tests.schema.openings import load, load_on, one, opening, stage
 
 FEED = [opening(str(number), f"Baker {number}") for number in range(10)]
 STORED = "select jsonb_object_agg(external_id, title) from opening_signals where closed_at is null"
@@ -25,15 +26,16 @@ def titles(openings: list[Opening]) -> dict[str, str]:
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The positions of the pages that were not recognised."""
+    """The positions of the pages that were not known."""
     positions: list[int] = []
-    real = upsert._compare
+    real = upsert._row
 
-    async def compare(conn: AsyncConnection[Any], page: dict[str, Any], latest: Any) -> None:
-        positions.append(page["position"])
-        await real(conn, page, latest)
+    async def row(conn: AsyncConnection[Any], query: str, params: dict[str, Any]) -> Any:
+        if query == "compare_page":
+            positions.append(params["position"])
+        return await real(conn, query, params)
 
-    monkeypatch.setattr(upsert, "_compare", compare)
+    monkeypatch.setattr(upsert, "_row", row)
     return positions
 
 
@@ -64,6 +66,13 @@ def test_a_page_with_an_opening_twice_is_known_again(dsn: str, compared: list[in
     assert compared == [0, 2, 2]
     assert load(dsn, "acme", other) == Merged(3, 0, 0)
     assert compared == [0, 2, 2]
+
+
+def test_a_page_that_comes_twice_in_one_feed_is_remembered_once(dsn: str, conn: psycopg.Connection[Any]) -> None:
+    for merged in (Merged(2, 2, 0), Merged(2, 0, 0)):
+        assert load(dsn, "acme", [*FEED[:2], *FEED[:2]]) == merged
+    assert load(dsn, "acme", FEED[:2]) == Merged(2, 0, 0)
+    assert one(conn, STORED) == titles(FEED[:2])
 
 
 def test_a_page_is_known_only_of_its_own_source(dsn: str) -> None:
@@ -100,7 +109,7 @@ def test_what_was_changed_by_hand_is_put_right_by_the_next_load(
     assert load(dsn, "acme", FEED) == Merged(10, 0, 0)
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["recognised", "compared"])
+@pytest.mark.parametrize("known", [True, False], ids=["known", "compared"])
 @pytest.mark.parametrize(
     "meanwhile",
     [
@@ -119,11 +128,10 @@ def test_what_another_changed_between_staging_and_merge_is_put_right_by_the_next
     async def work() -> None:
         async with await AsyncConnection.connect(dsn, autocommit=True) as each:
             request_id = uuid4()
-            await upsert.stage(each, request_id, "acme", FEED[:5], start=0)
-            await upsert.stage(each, request_id, "acme", FEED[5:], start=5)
+            await stage(each, request_id, "acme", FEED)
             conn.execute(meanwhile.encode())
             async with each.transaction():
-                await source_state.lock(each, ["acme"])
+                await lock_sources(each, ["acme"])
                 await upsert.merge(each, request_id, {"acme": 2})
 
     asyncio.run(work())
@@ -143,8 +151,8 @@ def test_a_page_that_another_page_contradicted_is_not_taken_for_stored(
     assert one(conn, STORED)["1"] == "Baker"
 
 
-def test_a_merge_that_closes_nothing_of_an_unsure_source_remembers_none_of_it(
-    dsn: str, conn: psycopg.Connection[Any]
+def test_what_an_unsure_source_left_open_is_closed_when_it_is_sure_again(
+    dsn: str, conn: psycopg.Connection[Any], compared: list[int]
 ) -> None:
     load(dsn, "acme", FEED)
     conn.execute("truncate opening_pages")
@@ -152,14 +160,15 @@ def test_a_merge_that_closes_nothing_of_an_unsure_source_remembers_none_of_it(
     async def work() -> Merged:
         async with await AsyncConnection.connect(dsn, autocommit=True) as each, each.transaction():
             request_id = uuid4()
-            await upsert.stage(each, request_id, "acme", FEED[:5], start=0)
-            await source_state.lock(each, ["acme"])
-            return await upsert.merge(each, request_id, {"acme": 1}, unsure=["acme"])
+            pages = await stage(each, request_id, "acme", FEED[:5])
+            await lock_sources(each, ["acme"])
+            return await upsert.merge(each, request_id, {"acme": pages}, unsure=["acme"])
 
     assert asyncio.run(work()) == Merged(5, 0, 0)
     assert one(conn, STORED) == titles(FEED)
-    assert one(conn, "select count(*) from opening_pages") == 0
+    compared.clear()
     assert load(dsn, "acme", FEED[:5]) == Merged(5, 0, 0, closed=5)
+    assert compared == [0, 2]
 
 
 BY_HAND = [

@@ -13,9 +13,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from cronlease.db.migration.migrate import migrate
-from opening_signals.store import source_state, upsert
+from opening_signals.store import upsert
+from opening_signals.store.lock import lock_sources
 from opening_signals.store.upsert import Merged
-from tests.schema.openings import load, load_on, one, opening
+from tests.schema.openings import load, load_on, one, opening, stage
 
 # Beside what older_schema.sql has: a row that does not know when it was first seen.
 OLDER = """
@@ -138,9 +139,9 @@ def test_only_complete_sources_are_merged_and_the_staging_of_others_is_left_alon
 
     async def work() -> Merged:
         async with await AsyncConnection.connect(dsn, autocommit=True) as each:
-            await upsert.stage(each, ours, "whole", [opening("1")], start=0)
-            await upsert.stage(each, ours, "torn", [opening("2")], start=0)
-            await upsert.stage(each, theirs, "whole", [opening("3")], start=0)
+            await stage(each, ours, "whole", [opening("1")])
+            await stage(each, ours, "torn", [opening("2")])
+            await stage(each, theirs, "whole", [opening("3")])
             return await upsert.merge(each, ours, {"whole": 1})
 
     assert asyncio.run(work()) == Merged(1, 1, 0)
@@ -160,7 +161,7 @@ def _open_run(conn: psycopg.Connection[Any], function: str, status: str) -> UUID
     return request_id
 
 
-def test_a_sweep_removes_what_dead_runs_left_and_nothing_of_live_ones(
+def test_cleaning_up_deletes_what_dead_runs_left_and_nothing_of_live_ones(
     dsn: str, conn: psycopg.Connection[Any]
 ) -> None:
     ours = _open_run(conn, "ours", "running")
@@ -170,8 +171,8 @@ def test_a_sweep_removes_what_dead_runs_left_and_nothing_of_live_ones(
     async def work() -> int:
         async with await AsyncConnection.connect(dsn, autocommit=True) as each:
             for request_id in (ours, live, dead, unknown):
-                await upsert.stage(each, request_id, "acme", [opening("1")], start=0)
-            return await upsert.sweep(each, ours)
+                await stage(each, request_id, "acme", [opening("1")])
+            return await upsert.delete_stale_staging(each, ours)
 
     assert asyncio.run(work()) == 4
     for table in ("opening_staging", "opening_staging_pages"):
@@ -223,7 +224,7 @@ def test_writers_of_many_sources_take_them_in_one_order(dsn: str, conn: psycopg.
         async with await AsyncConnection.connect(dsn, autocommit=True) as each:
             for _ in range(40):
                 async with each.transaction():
-                    await source_state.lock(each, draw.sample(names, 20))
+                    await lock_sources(each, draw.sample(names, 20))
 
     assert at_once(lambda writer: asyncio.run(take(writer))) == []
     assert one(conn, "select count(*) from opening_sources") == len(names)
@@ -274,8 +275,8 @@ def test_a_page_that_is_the_same_but_for_one_stages_only_that_one(dsn: str, conn
 
     async def work() -> None:
         async with await AsyncConnection.connect(dsn, autocommit=True) as each:
-            await upsert.stage(each, uuid4(), "acme", [*openings[:499], opening("499", "Cook")], start=0)
-            await upsert.stage(each, uuid4(), "acme", openings, start=0)
+            await upsert.Staging(uuid4(), "acme").add(each, [*openings[:499], opening("499", "Cook")])
+            await upsert.Staging(uuid4(), "acme").add(each, openings)
 
     asyncio.run(work())
     assert one(conn, "select array_agg(external_id) from opening_staging") == ["499"]
@@ -310,11 +311,11 @@ def test_a_merge_never_loops_over_the_openings_even_where_statistics_lie(
 ) -> None:
     conn.execute("analyze opening_staging")
     conn.execute("analyze opening_signals")
-    for statement in (upsert._WRITE, upsert._BALANCE, upsert._TURN, upsert._REMEMBER):
+    for name in ("write_openings", "sources_in_sync", "close_and_reopen", "remember_pages"):
         with conn.transaction():
-            conn.execute(upsert._PLAN)
+            conn.execute(upsert.QUERIES["set_planner"])
             params = {"request_id": uuid4(), "sources": ["acme"], "closing": ["acme"]}
-            plan = conn.execute(b"explain " + statement, params).fetchall()
+            plan = conn.execute(b"explain " + upsert.QUERIES[name].encode(), params).fetchall()
         text = "\n".join(line for (line,) in plan)
         assert "Nested Loop" not in text, text
         assert "SubPlan" not in text, text

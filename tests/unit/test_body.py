@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 from opening_signals.http import body
 from opening_signals.http.body import PIECE, Body
 

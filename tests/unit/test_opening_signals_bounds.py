@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from opening_signals import collect
+from opening_signals.errors import FeedError
 from opening_signals.feeds.json_bytes import LongTexts
 from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE
-from opening_signals.feeds.model import FeedError, Opening
+from opening_signals.feeds.model import Opening
 from tests.feeds import cut, read, source
 
 MB = 1024**2
@@ -153,12 +154,11 @@ def opening(number: int, size: int) -> Opening:
 
 def pages(openings: Iterable[Opening], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(collect, "PAGE", 10)
-    waiting, found = collect.Waiting(), []
+    buffer, sizes = collect.PageBuffer(), []
     for each in openings:
-        waiting.add(each)
-        while page := waiting.page():
-            found.append(len(page))
-    return [*found, len(waiting.rest())]
+        if page := buffer.add(each):
+            sizes.append(len(page))
+    return [*sizes, len(buffer.rest())]
 
 
 def test_openings_are_handed_on_by_their_number_or_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:

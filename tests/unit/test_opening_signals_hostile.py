@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opening_signals.errors import FeedError
 from opening_signals.feeds import KINDS
-from opening_signals.feeds.model import FeedError, Source
+from opening_signals.feeds.model import Source
 from tests.feeds import FIXTURES, Read, cut, read, source
 
 FIELDS = {

@@ -9,8 +9,9 @@ from typing import Any
 import jmespath
 import pytest
 
+from opening_signals.errors import FeedError
 from opening_signals.feeds import KINDS
-from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.feeds.model import Opening, Source
 from opening_signals.feeds.sanitize import BROKEN_TEXT
 from opening_signals.feeds.spec import Fields
 from tests.feeds import cut, read, source

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 from opening_signals.sources_file import SourcesError, load
 from tests.feeds import fixture, read
 

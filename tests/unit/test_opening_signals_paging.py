@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 from opening_signals.feeds.paging import AnyPaging, Paging
 
 HERE = "https://feeds.example/jobs?state=open"

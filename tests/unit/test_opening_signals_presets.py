@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from opening_signals.errors import FeedError
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.json_feed import PRESETS
-from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.feeds.model import Opening, Source
 from opening_signals.sources_file import load
 from tests.feeds import FIXTURES, cut, fixture, read
 

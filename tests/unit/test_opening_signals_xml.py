@@ -5,7 +5,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 from tests.feeds import cut, read, source
 
 RSS = source("rss", "https://city.example/feed")

@@ -12,7 +12,6 @@ from cronlease.cli.main import Toolbox
 from cronlease.cli.rows import Schedule
 from cronlease.cli.status_rows import HEADING, Overview
 from cronlease.cli.table import lines
-from opening_signals.table import lines as lines_of_openings
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 STARTED = "2026-11-16 08:00:00 UTC"
@@ -55,7 +54,6 @@ def test_a_pipe_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [RUN, *([("", "n" * 30, "", "", "")] * 600), ("", "n" * 35, "", "", "e" * 99)]
     *_, row = Toolbox().table(RUNS, runs, cut=("name", "error"))
     assert row.split() == ["n" * 35, "e" * 99]
-    assert Toolbox().fit({"title": 90, "url": 90}, cut=["title"], spare=["url"]) == {"title": 90, "url": 90}
 
 
 def test_status_leaves_out_its_spare_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,14 +81,14 @@ def test_status_leaves_out_its_spare_columns(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_address_is_shown_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_terminal(monkeypatch)
     url = "https://boards.example/openings/12345"
-    fit = partial(Toolbox().fit, cut=("title",), spare=("url",))
-    *_, row = lines_of_openings(("title", "url"), [["t" * 50, url]], fit)
+    rows = partial(Toolbox().table, ("title", "url"), [["t" * 50, url]], cut=("title",), spare=("url",))
+    *_, row = rows()
     assert row == f"{'t' * 39}…  {url}"
     monkeypatch.setenv("COLUMNS", "70")
-    *_, row = lines_of_openings(("title", "url"), [["t" * 50, url]], fit)
+    *_, row = rows()
     assert row == f"{'t' * 30}…  {url}"
     monkeypatch.setenv("COLUMNS", "45")
-    *_, row = lines_of_openings(("title", "url"), [["t" * 50, url]], fit)
+    *_, row = rows()
     assert row == f"{'t' * 39}…"
 
 

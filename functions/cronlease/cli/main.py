@@ -118,13 +118,6 @@ class Toolbox:
         """Without secrets, for what a verb prints of an error that it did not foresee."""
         return redact(text)
 
-    def fit(self, widths: dict[str, int], cut: Collection[str], spare: Sequence[str]) -> dict[str, int]:
-        """Which columns of a table stay, and how wide: on a terminal those for which it has room, elsewhere all."""
-        table = import_module("cronlease.cli.table")
-        room = table.terminal_width()
-        fitted: dict[str, int] = widths if room is None else table.fit(widths, room, cut, spare)
-        return fitted
-
     def table(
         self,
         heading: Sequence[str],

@@ -39,10 +39,10 @@ def moment(value: Any, written: str) -> Any:
     if written in _COUNTS:
         return _counted(value, _COUNTS[written])
     try:
-        found = datetime.strptime(value.strip(), "%Y-%m-%d" if written == DATE else written)
+        time = datetime.strptime(value.strip(), "%Y-%m-%d" if written == DATE else written)
     except (ValueError, AttributeError):
         return Unusable(f"is no time written as {written}")
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def _counted(value: Any, unit: timedelta) -> datetime | Unusable:

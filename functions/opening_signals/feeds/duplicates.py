@@ -1,7 +1,7 @@
 """How many ids of one feed came more than once. Pure.
 
-Exact but for a chance of 2^-64 a pair, at eight bytes an id: a feed of a million takes 8 MB, and a set of its ids
-would take a hundred.
+Exact except for a chance of 2^-64 per pair, at eight bytes an id: a feed of a million takes 8 MB, and a set of its
+ids would take a hundred.
 """
 
 from array import array
@@ -9,7 +9,7 @@ from array import array
 _PARTS = 256
 
 
-class Again:
+class Duplicates:
     """The ids of one feed, told apart by their hashes, in parts that are small enough to become sets."""
 
     def __init__(self) -> None:
@@ -20,5 +20,5 @@ class Again:
         self._parts[hashed % _PARTS].append(hashed)
 
     def count(self) -> int:
-        """How many were there before."""
+        """How many ids had been added before."""
         return sum(len(part) - len(set(part)) for part in self._parts)

@@ -9,7 +9,7 @@ import codecs
 import re
 from typing import Any
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 
 _MARK = "\ufdd0"  # no character, and none ever: nobody writes it, and who does loses it as well
 _MARKED = re.compile(r"\ufdd0|\\u[fF][dD][dD]0")
@@ -64,9 +64,9 @@ class LongTexts:
         """The bytes to be parsed, which begin outside of an escape, and whether some were taken out."""
         if self._waited <= _LONGEST_TEXT:
             return cleaned, False
-        for found in _END_OF_TEXT.finditer(cleaned):
-            if found[1]:
-                return cleaned[found.start() :], True
+        for match in _END_OF_TEXT.finditer(cleaned):
+            if match[1]:
+                return cleaned[match.start() :], True
         return b"", True
 
     def note(self, parsed: bytes, *, progress: bool) -> None:

@@ -7,16 +7,15 @@ from typing import Any
 
 import ijson
 
-from opening_signals.errors import Unusable
+from opening_signals.errors import FeedError, Unusable
 from opening_signals.feeds.dates import moment
 from opening_signals.feeds.json_bytes import Cleaner, LongTexts, spoiled
 from opening_signals.feeds.json_items import Items
-from opening_signals.feeds.kind import Patience, fields_of
-from opening_signals.feeds.model import FeedError, Opening, Source
-from opening_signals.feeds.spec import Expression, Feed, found
+from opening_signals.feeds.kind import Reader, fields_of
+from opening_signals.feeds.model import Opening, Source
+from opening_signals.feeds.spec import Expression, Feed, evaluate
 
 PRESETS = Path(__file__).with_name("presets")
-_PIECE = 64 * 1024
 # What ijson raises on bytes that are no JSON; the last when an exponent is too large even for a Decimal.
 _BROKEN = (ijson.JSONError, ValueError, ArithmeticError)
 
@@ -61,7 +60,7 @@ class JsonKind:
         return Opening.of(item, repairs, **fields)
 
 
-class JsonReader:
+class JsonReader(Reader):
     """Reads one page with ijson, pushed."""
 
     def __init__(self, spec: Feed, url: str, *, first: bool) -> None:
@@ -74,30 +73,22 @@ class JsonReader:
         self._events: list[tuple[str, Any]] = ijson.sendable_list()
         self._parser = ijson.basic_parse_coro(self._events)
         self._items = Items(spec.items, {*spec.paging.watched, *((spec.marker,) if spec.marker else ())})
-        self._patience = Patience()
-
-    def feed(self, chunk: bytes) -> list[Any]:
-        items: list[Any] = []
-        # In small pieces: the events of one take a hundred times its room.
-        for start in range(0, len(chunk), _PIECE):
-            items += self._push(chunk[start : start + _PIECE])
-        return items
 
     def end(self) -> list[Any]:
-        items = self._push(b"", final=True)
+        items = self.push(b"", final=True)
         spec = self._spec
         if not self._items.listed:
             raise FeedError(f"its JSON has no list `{spec.items.removesuffix('item').rstrip('.') or 'at its top'}`")
-        if spec.marker and spec.marker not in self._items.found:
+        if spec.marker and spec.marker not in self._items.values:
             raise FeedError(f"its JSON has no `{spec.marker}`")
         if not self._count and not self._may_be_empty:
             raise FeedError("it has no items, as a board has that is not there")
         return items
 
     def next_url(self, items_on_page: int) -> str | None:
-        return self._spec.paging.following(self._url, items_on_page, self._items.found)
+        return self._spec.paging.following(self._url, items_on_page, self._items.values)
 
-    def _push(self, piece: bytes, *, final: bool = False) -> list[Any]:
+    def push(self, piece: bytes, *, final: bool = False) -> list[Any]:
         try:
             cleaned, cut = self._texts.cut(self._cleaner.clean(piece, final=final))
             if cut:
@@ -115,16 +106,15 @@ class JsonReader:
         items = self._items.take(events)
         self._events.clear()
         self._count += len(items)
-        self._patience.spend(len(piece), progress=bool(items))
         return items
 
 
 def _is_skipped(rule: Expression, item: Any) -> bool:
-    said = found(rule.find, item)
-    if isinstance(said, Unusable):
+    answer = evaluate(rule.find, item)
+    if isinstance(answer, Unusable):
         # Whether it is meant to be shown is not known.
-        raise ValueError(f"skip: {said.why}")
-    return said is True
+        raise ValueError(f"skip: {answer.why}")
+    return answer is True
 
 
 def presets() -> dict[str, JsonKind]:

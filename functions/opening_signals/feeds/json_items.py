@@ -1,28 +1,28 @@
-"""Builds the items of a JSON document from ijson's events, one at a time, and notes what is said beside them."""
+"""Builds the items of a JSON document from ijson's events, one at a time, and keeps watched values beside them."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
+from opening_signals.errors import FeedError
 from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE
-from opening_signals.feeds.model import FeedError
 
 Event = tuple[str, Any]
 _DEEPEST = 500
 # No path that a spec can name has a longer part, and no address of a next page is longer.
 _LONGEST_NAME = 200
-_LONGEST_FOUND = 2000
+_LONGEST_VALUE = 2000
 _STARTS = {"start_map": dict, "start_array": list}
 _ENDS = ("end_map", "end_array")
 
 
 class Items:
     """The items at a prefix as ijson writes it, such as `jobs.item`. `listed` once the list that holds them began;
-    `found` has, of the watched paths outside of the items, those that are there and not null."""
+    `values` has those of the watched paths outside of the items that are there and not null."""
 
     def __init__(self, prefix: str, watched: Iterable[str]) -> None:
         self.listed = False
-        self.found: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
         self._prefix = prefix.split(".")
         self._list = self._prefix[: self._prefix.index("item")]
         self._watched = {tuple(path.split(".")): path for path in watched}
@@ -79,8 +79,8 @@ class Items:
         name = self._watched.get(tuple(self._path))
         if name is not None and event != "null":
             # Of a container only that it is one: a reader that wants a text or a number must see that it is neither.
-            is_long = isinstance(value, str) and len(value) > _LONGEST_FOUND
-            self.found[name] = _STARTS[event]() if event in _STARTS else [] if is_long else value
+            is_long = isinstance(value, str) and len(value) > _LONGEST_VALUE
+            self.values[name] = _STARTS[event]() if event in _STARTS else [] if is_long else value
 
     def _build(self, coming: Iterator[Event], done: list[Any]) -> None:
         """Goes on with the item until it is complete or the events are used up. The hot loop of a large feed."""

@@ -4,10 +4,11 @@ A reader raises FeedError when the document is not such a feed at all, or not al
 never look like one without openings.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
-from opening_signals.errors import Unusable
-from opening_signals.feeds.model import FeedError, Opening, Source
+from opening_signals.errors import FeedError, Unusable
+from opening_signals.feeds.model import Opening, Source
 
 # What an item may cost while it is built: its characters, and NODE for each value. A value may take 300 bytes as a
 # Python object, whatever is in it.
@@ -15,20 +16,40 @@ MOST_COST = 1024**2
 NODE = 50
 # In the place of an item that cost more. Nothing of it was kept.
 TOO_LARGE = Unusable(f"is larger than 1 MiB, or has more than {MOST_COST // NODE:,} values")
+_PIECE = 64 * 1024
 _LONGEST_WAIT = 16 * 1024 * 1024
 
 
-class Reader(Protocol):
-    """Reads one page, pushed in pieces as it arrives; where the pieces are cut makes no difference."""
+class Reader(ABC):
+    """Reads one page, pushed in chunks as it arrives; where it is cut makes no difference."""
+
+    _waited = 0
 
     def feed(self, chunk: bytes) -> list[Any]:
+        """The items that this chunk completed."""
+        # In small pieces: the parser's events for one take a hundred times its room.
+        items: list[Any] = []
+        for start in range(0, len(chunk), _PIECE):
+            piece = chunk[start : start + _PIECE]
+            completed = self.push(piece)
+            items += completed
+            # Reading on without completing an item costs time, though little memory.
+            self._waited = 0 if completed else self._waited + len(piece)
+            if self._waited > _LONGEST_WAIT:
+                raise FeedError(f"went on for more than {_LONGEST_WAIT // 1024**2} MiB without a complete item")
+        return items
+
+    @abstractmethod
+    def push(self, piece: bytes, *, final: bool = False) -> list[Any]:
         """The items that this piece completed."""
 
+    @abstractmethod
     def end(self) -> list[Any]:
         """The last items. FeedError when the page is cut off or never had the marks of its kind."""
 
-    def next_url(self, items_on_page: int) -> str | None:
+    def next_url(self, items_on_page: int) -> str | None:  # noqa: ARG002
         """After the end: the address of the next page, or None."""
+        return None
 
 
 class Kind(Protocol):
@@ -45,19 +66,7 @@ class Kind(Protocol):
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         """None when the item is skipped on purpose. ValueError, its `reason` to be counted, when it is no good;
-        `repairs` gets the reasons of what had to be left out or mended."""
-
-
-class Patience:
-    """Ends a feed that goes on without completing an item: reading it costs time, though little memory."""
-
-    def __init__(self) -> None:
-        self._waited = 0
-
-    def spend(self, size: int, *, progress: bool) -> None:
-        self._waited = 0 if progress else self._waited + size
-        if self._waited > _LONGEST_WAIT:
-            raise FeedError(f"went on for more than {_LONGEST_WAIT // 1024**2} MiB without a complete item")
+        `repairs` gets the reasons of what had to be left out or repaired."""
 
 
 def fields_of(item: Any, otherwise: str) -> dict[str, Any]:

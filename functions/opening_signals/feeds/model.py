@@ -1,4 +1,4 @@
-"""What a source and an opening are, and when an opening counts as changed. Pure: no network, no database.
+"""What a source and an opening are, and when an opening counts as changed. Pure.
 
 What cannot be stored never becomes an Opening, so that one bad item cannot fail a whole COPY.
 """
@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
-from opening_signals.errors import FeedError as FeedError
 from opening_signals.feeds import sanitize
 from opening_signals.feeds.spec import Feed
 
@@ -93,7 +92,7 @@ class Opening(NamedTuple):
         reason for each thing that had to be. ValueError when it has no usable id or title."""
         repairs = [] if repairs is None else repairs
         key = sanitize.key(external_id)
-        said = (
+        content = (
             sanitize.title(title, repairs),
             sanitize.text("organization", organization, repairs),
             sanitize.text("location", location, repairs),
@@ -101,10 +100,10 @@ class Opening(NamedTuple):
             sanitize.moment(posted_at, repairs),
             sanitize.payload(item, repairs),
         )
-        return cls(key, *said, content_hash(*said))
+        return cls(key, *content, content_hash(*content))
 
 
-def content_hash(*said: str | datetime | None) -> bytes:
+def content_hash(*content: str | datetime | None) -> bytes:
     """Equal exactly when all that is stored is equal: none of it holds a NUL, and none of it is an empty text."""
-    parts = (part.isoformat() if isinstance(part, datetime) else part or "" for part in said)
+    parts = (part.isoformat() if isinstance(part, datetime) else part or "" for part in content)
     return hashlib.sha256("\0".join(parts).encode()).digest()

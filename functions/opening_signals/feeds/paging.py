@@ -17,7 +17,7 @@ Path = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Paging(BaseModel, ABC):
-    """`watched` are the paths of the document outside of its items that `following` needs."""
+    """`watched` are the paths outside of the items whose values `following` needs."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -30,14 +30,14 @@ class Paging(BaseModel, ABC):
         return url
 
     @abstractmethod
-    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:
-        """The address after this one, which had so many items; None after the last."""
+    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:
+        """The address after this one, which had so many items; None after the last page."""
 
 
 class OnePage(Paging):
     style: Literal["none"] = "none"
 
-    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:  # noqa: ARG002
+    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:  # noqa: ARG002
         return None
 
 
@@ -57,9 +57,9 @@ class ByOffset(Paging):
     def first(self, url: str) -> str:
         return with_default(with_default(url, self.limit, str(self.size)), self.offset, "0")
 
-    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:
+    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:
         reached = _number(url, self.offset, 0) + items
-        total = found.get(self.total) if self.total else None
+        total = values.get(self.total) if self.total else None
         if type(total) is not int:
             return (
                 with_value(url, self.offset, str(reached)) if items >= _number(url, self.limit, self.size) else None
@@ -79,7 +79,7 @@ class ByPage(Paging):
     first_page: Annotated[int, Field(ge=0, le=1)] = 1
     size: Annotated[int, Field(ge=1, le=50_000)] | None = None
 
-    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:  # noqa: ARG002
+    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:  # noqa: ARG002
         if items < (self.size or 1):
             return None
         return with_value(url, self.page, str(_number(url, self.page, self.first_page) + 1))
@@ -95,12 +95,12 @@ class ByNextUrl(Paging):
     def watched(self) -> tuple[str, ...]:
         return (self.next,)
 
-    def following(self, url: str, items: int, found: dict[str, Any]) -> str | None:  # noqa: ARG002
-        said = found.get(self.next)
-        if said in (None, "", False):
+    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:  # noqa: ARG002
+        address = values.get(self.next)
+        if address in (None, "", False):
             return None
         try:
-            after = urljoin(url, said) if isinstance(said, str) else ""
+            after = urljoin(url, address) if isinstance(address, str) else ""
             here, there = urlsplit(url), urlsplit(after)
             usable = (
                 there.scheme in ("http", "https") and there.port != 0 and after.isprintable() and " " not in after

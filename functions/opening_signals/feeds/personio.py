@@ -5,20 +5,13 @@ from urllib.parse import quote, urlsplit
 
 from opening_signals.feeds.kind import fields_of
 from opening_signals.feeds.model import Opening, Source
-from opening_signals.feeds.xml_items import XmlReader, text
-
-_PLACES = {"workzag-jobs": ("workzag-jobs", "position")}
+from opening_signals.feeds.xml_items import XmlKind, text
 
 
-class Personio:
-    accept = "application/xml, text/xml"
+class Personio(XmlKind):
     address = "https://{company}.jobs.personio.de/xml?language=en"
-
-    def reader(self, source: Source, url: str) -> XmlReader:  # noqa: ARG002
-        return XmlReader(_PLACES)
-
-    def reading(self, source: Source) -> str:  # noqa: ARG002
-        return "1"
+    places = (("workzag-jobs", "position"),)
+    version = "1"
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         item = fields_of(item, "has no elements in it")

@@ -11,7 +11,7 @@ from opening_signals.errors import Unusable
 from opening_signals.feeds.kind import fields_of
 from opening_signals.feeds.model import Opening, Source
 from opening_signals.feeds.sanitize import LONGEST_LINK
-from opening_signals.feeds.xml_items import XmlReader, text
+from opening_signals.feeds.xml_items import XmlKind, text
 
 # By name: what else stands between such signs may be meant, as in "a<b and c>d" and "List<T>".
 _TAG = re.compile(
@@ -20,18 +20,12 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&#?\w+;")
-_PLACES = {"rss": ("rss", "channel", "item"), "feed": ("feed", "entry")}
 
 
-class Rss:
+class Rss(XmlKind):
     accept = "application/rss+xml, application/atom+xml, application/xml, text/xml"
-    address = ""
-
-    def reader(self, source: Source, url: str) -> XmlReader:  # noqa: ARG002
-        return XmlReader(_PLACES)
-
-    def reading(self, source: Source) -> str:  # noqa: ARG002
-        return "2"
+    places = (("rss", "channel", "item"), ("feed", "entry"))
+    version = "2"
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         item = fields_of(item, "has no elements in it")
@@ -61,8 +55,8 @@ def _link(value: Any) -> str | None:
         if isinstance(link, dict) and "@href" in link:
             if link.get("@rel", "alternate") == "alternate":
                 return str(link["@href"])
-        elif found := text(link):
-            return str(found)
+        elif address := text(link):
+            return str(address)
     return None
 
 

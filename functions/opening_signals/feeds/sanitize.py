@@ -1,7 +1,7 @@
-"""Makes what a feed says of one opening fit to be stored, field by field. Pure; knows nothing of kinds.
+"""Makes the fields of one opening fit to be stored. Pure; knows nothing of kinds.
 
-Only an id or a title that cannot be used costs the item: of any other field what is no good is left out or cut, and
-the reason is noted. An id is never mended: two that differ must not become one.
+Only an unusable id or title costs the item: any other field is left out or cut, and the reason is noted. An id is
+never repaired: two that differ must not become one.
 """
 
 import json
@@ -29,7 +29,7 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, 
 
 
 def key(value: Any) -> str:
-    """The id; ValueError when it is none."""
+    """The id; ValueError when it cannot be used."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise ValueError("external_id: is missing")
     if not isinstance(value, str):
@@ -46,14 +46,14 @@ def title(value: Any, repairs: list[str]) -> str:
     """The title; ValueError when there is none."""
     if value is not None and not isinstance(value, str):
         raise ValueError(f"title: {_why(value, 'is no text')}")
-    found = text("title", value, repairs)
-    if found is None:
+    shown = text("title", value, repairs)
+    if shown is None:
         raise ValueError("title: is missing")
-    return found
+    return shown
 
 
 def text(name: str, value: Any, repairs: list[str]) -> str | None:
-    """A text of bounded length; a blank one is none."""
+    """A text of bounded length; None for a blank one."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -67,23 +67,21 @@ def text(name: str, value: Any, repairs: list[str]) -> str | None:
 
 
 def link(value: Any, repairs: list[str]) -> str | None:
-    """An address for people. Never mended: half of one leads elsewhere."""
+    """An address for people. Never repaired: half of one leads elsewhere."""
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        _leave_out("url", _why(value, "is no text"), repairs)
-        return None
-    value = value.strip()
-    if _is_broken(value):
-        _leave_out("url", "holds characters that are none", repairs)
-        return None
-    if len(value) > LONGEST_LINK:
-        _leave_out("url", f"is longer than {LONGEST_LINK} characters", repairs)
-        return None
-    if value and not _LINK.fullmatch(value):
-        _leave_out("url", "is no http or https address", repairs)
-        return None
-    return value or None
+        why = _why(value, "is no text")
+    elif _is_broken(value := value.strip()):
+        why = "holds characters that are none"
+    elif len(value) > LONGEST_LINK:
+        why = f"is longer than {LONGEST_LINK} characters"
+    elif value and not _LINK.fullmatch(value):
+        why = "is no http or https address"
+    else:
+        return value or None
+    _leave_out("url", why, repairs)
+    return None
 
 
 def moment(value: Any, repairs: list[str]) -> datetime | None:
@@ -91,14 +89,14 @@ def moment(value: Any, repairs: list[str]) -> datetime | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
+        time = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
     except (ValueError, AttributeError):
         _leave_out("posted_at", _why(value, "is no time as ISO 8601 writes it"), repairs)
         return None
-    if found.year not in _YEARS:
+    if time.year not in _YEARS:
         _leave_out("posted_at", f"is not in the years {_YEARS[0]} to {_YEARS[-1]}", repairs)
         return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def payload(item: Any, repairs: list[str]) -> str:
@@ -109,7 +107,7 @@ def payload(item: Any, repairs: list[str]) -> str:
     except ValueError:
         pass
     try:
-        return canonical(_mended(item, repairs, 0))
+        return canonical(_repaired(item, repairs, 0))
     except ValueError as error:
         repairs.append(f"payload: {error}, and was left out")
         return "{}"
@@ -136,8 +134,8 @@ def canonical(item: Any) -> str:
     return text
 
 
-def _mended(item: Any, repairs: list[str], depth: int) -> Any:
-    """The item without the texts' broken characters, and null for a number that is none."""
+def _repaired(item: Any, repairs: list[str], depth: int) -> Any:
+    """The item without the texts' broken characters, and null for NaN and infinity."""
     if depth > _DEEPEST:
         raise ValueError("is nested too deep")
     if isinstance(item, str):
@@ -146,9 +144,9 @@ def _mended(item: Any, repairs: list[str], depth: int) -> Any:
         _note("payload: held a number that is none", repairs)
         return None
     if isinstance(item, list):
-        return [_mended(each, repairs, depth + 1) for each in item]
+        return [_repaired(each, repairs, depth + 1) for each in item]
     if isinstance(item, dict):
-        return {_mended(name, repairs, depth): _mended(value, repairs, depth + 1) for name, value in item.items()}
+        return {_repaired(name, repairs, depth): _repaired(value, repairs, depth + 1) for name, value in item.items()}
     return item
 
 

@@ -58,7 +58,7 @@ def _prefix(text: str) -> str:
     return text
 
 
-def found(find: Callable[[Any], Any], item: Any) -> Any:
+def evaluate(find: Callable[[Any], Any], item: Any) -> Any:
     """What the expression finds in the item, or Unusable. The values of the item are not repeated in it."""
     try:
         return find(item)
@@ -85,7 +85,7 @@ class Fields(BaseModel):
 
     def of(self, item: Any) -> dict[str, Any]:
         """What the item says of each; Unusable where an expression does not fit it."""
-        return {name: found(find, item) for name, find in self._finders}
+        return {name: evaluate(find, item) for name, find in self._finders}
 
     @cached_property
     def _finders(self) -> list[tuple[str, Callable[[Any], Any]]]:

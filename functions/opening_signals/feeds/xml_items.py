@@ -3,14 +3,14 @@
 Nothing is declared and nothing is fetched: a document type ends the feed, so that there is no entity but XML's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 from xml.parsers import expat
 
-from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE, Patience
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
+from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE, Reader
+from opening_signals.feeds.model import Source
 
-_PIECE = 64 * 1024
 _DEEPEST = 100
 # Expat keeps a tag or a comment in memory until it is complete, and every name that it has seen until the end.
 _LONGEST_TAG = 256 * 1024
@@ -54,12 +54,27 @@ class _Element:
         return self.data | {"#text": text} if text else self.data
 
 
-class XmlReader:
-    """Reads one page. Places says by the name of the root where the items are, from the root down. A name has its
-    prefix only where its namespace is not the root's."""
+class XmlKind:
+    """A kind of feed that is XML on one page. `places` are where the items may be, from the root down; `version`
+    changes with the code of `opening`."""
 
-    def __init__(self, places: Mapping[str, tuple[str, ...]]) -> None:
-        self._places = places
+    accept = "application/xml, text/xml"
+    address = ""
+    places: tuple[tuple[str, ...], ...]
+    version: str
+
+    def reader(self, source: Source, url: str) -> "XmlReader":  # noqa: ARG002
+        return XmlReader(self.places)
+
+    def reading(self, source: Source) -> str:  # noqa: ARG002
+        return self.version
+
+
+class XmlReader(Reader):
+    """A name has its prefix only where its namespace is not the root's."""
+
+    def __init__(self, places: Iterable[tuple[str, ...]]) -> None:
+        self._places = {place[0]: place for place in places}
         self._place: tuple[str, ...] = ()
         self._namespace = ""
         self._listed = False
@@ -72,25 +87,15 @@ class XmlReader:
         self._declared: set[tuple[str | None, str | None]] = set()
         self._of_names = 0
         self._fed = 0
-        self._patience = Patience()
         self._parser = self._new_parser()
 
-    def feed(self, chunk: bytes) -> list[Any]:
-        items: list[Any] = []
-        for start in range(0, len(chunk), _PIECE):
-            items += self._push(chunk[start : start + _PIECE])
-        return items
-
     def end(self) -> list[Any]:
-        items = self._push(b"", final=True)
+        items = self.push(b"", final=True)
         # The parser and its handlers, which are ours, hold each other.
         del self._parser
         if not self._listed:
             raise FeedError(f"its XML has no <{self._place[-2]}>")
         return items
-
-    def next_url(self, items_on_page: int) -> str | None:  # noqa: ARG002
-        return None
 
     def _new_parser(self) -> expat.XMLParserType:
         parser = expat.ParserCreate(namespace_separator=" ")
@@ -104,7 +109,7 @@ class XmlReader:
         parser.CharacterDataHandler = self._text
         return parser
 
-    def _push(self, piece: bytes, *, final: bool = False) -> list[Any]:
+    def push(self, piece: bytes, *, final: bool = False) -> list[Any]:
         try:
             self._parser.Parse(piece, final)
         except _BROKEN:
@@ -113,7 +118,6 @@ class XmlReader:
         if self._fed - self._parser.CurrentByteIndex > _LONGEST_TAG:
             raise FeedError(f"its XML has a tag or a comment of more than {_LONGEST_TAG // 1024} KiB")
         done, self._done = self._done, []
-        self._patience.spend(len(piece), progress=bool(done))
         return done
 
     def _refuse(self, *_: Any) -> None:
@@ -126,14 +130,14 @@ class XmlReader:
         self._path.append(name)
         if len(self._path) > _DEEPEST:
             raise FeedError("its XML is nested too deep")
-        said = {f"@{self._plain(key)}": value for key, value in attributes.items()}
+        data = {f"@{self._plain(key)}": value for key, value in attributes.items()}
         if self._skipping:
             return
         if self._open or tuple(self._path) == self._place:
             if not self._open:
                 self._left = MOST_COST
-            self._open.append(_Element(name, said))
-            self._spend(NODE * (1 + len(said)) + sum(map(len, attributes.values())))
+            self._open.append(_Element(name, data))
+            self._spend(NODE * (1 + len(data)) + sum(map(len, attributes.values())))
         elif tuple(self._path) == self._place[:-1]:
             self._listed = True
 

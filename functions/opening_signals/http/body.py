@@ -6,7 +6,7 @@ Streaming alone bounds nothing: one piece of ten kilobytes may unfold to gigabyt
 import zlib
 from collections.abc import Iterator
 
-from opening_signals.feeds.model import FeedError
+from opening_signals.errors import FeedError
 
 PIECE = 64 * 1024
 # A million items take 400 MB. Nothing of it is kept: what is bounded here is the work that one answer can cost.

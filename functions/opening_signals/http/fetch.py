@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 import httpx2
 
-from opening_signals.feeds.model import FeedError, Source
+from opening_signals.errors import FeedError
+from opening_signals.feeds.model import Source
 from opening_signals.http import network
 from opening_signals.http.body import PIECE, Body
 
 # Seconds before the second and the third attempt, at least.
 BACKOFF = (0.5, 2.0)
-# Who asks to be left alone for longer is not asked again in this run.
+# A source that asks for a longer wait is not asked again in this run.
 LONGEST_WAIT = 30.0
 MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -31,7 +32,7 @@ _HEADERS = {"User-Agent": "cronlease-opening-signals/0.1", "Accept-Encoding": "g
 
 
 class Validators(NamedTuple):
-    """What a source said of its page's version; sent again, an unchanged page costs one 304."""
+    """The version of a page as its source names it. Sent again, an unchanged page costs one 304."""
 
     etag: str | None = None
     last_modified: str | None = None
@@ -52,7 +53,7 @@ class Validators(NamedTuple):
 _NONE = Validators()
 
 
-class _AgainError(Exception):
+class _RetryableError(Exception):
     """This attempt failed, the next one may not. The text is fit for a FeedError; `wait` is how long to leave it."""
 
     def __init__(self, text: str, wait: float = 0) -> None:
@@ -107,7 +108,7 @@ class Page:
                         yield bytes(gathered)
                         gathered.clear()
                 if clock() - began > _LONGEST_TURN:
-                    # What was read at once may be thousands of tiny chunks: others, the heartbeat too, want a turn.
+                    # What was read at once may be thousands of tiny chunks: other tasks need a turn.
                     await asyncio.sleep(0)
                     began = clock()
         body.end()
@@ -152,12 +153,12 @@ class _Request:
         for least in (*BACKOFF, None):
             try:
                 return await self._attempt(url)
-            except _AgainError as again:
+            except _RetryableError as error:
                 if least is None:
-                    raise FeedError(str(again)) from None
-                if again.wait > LONGEST_WAIT:
-                    raise FeedError(f"{again} and asks to wait for more than {LONGEST_WAIT:.0f} s") from None
-                wait = max(least * random.uniform(1, 1.5), again.wait)  # noqa: S311
+                    raise FeedError(str(error)) from None
+                if error.wait > LONGEST_WAIT:
+                    raise FeedError(f"{error} and asks to wait for more than {LONGEST_WAIT:.0f} s") from None
+                wait = max(least * random.uniform(1, 1.5), error.wait)  # noqa: S311
             await asyncio.sleep(wait)
         raise AssertionError
 
@@ -169,7 +170,7 @@ class _Request:
         except network.TooMuchError as error:
             raise FeedError(str(error)) from None
         except network.ERRORS as error:
-            raise _AgainError(network.why(error)) from None
+            raise _RetryableError(network.why(error)) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
             raise FeedError("its address, or one it redirects to, cannot be used") from None
 
@@ -197,7 +198,7 @@ class _Request:
     async def _page(self, response: httpx2.Response) -> Page:
         status = response.status_code
         if status in (408, 429) or status >= 500:
-            raise _AgainError(f"answered {status}", _retry_after(response.headers.get("retry-after", "")))
+            raise _RetryableError(f"answered {status}", _retry_after(response.headers.get("retry-after", "")))
         if status == 304 and any(self._validators):
             fresh = Validators.of(response.headers)
             return Page(response, fresh if any(fresh) else self._validators)

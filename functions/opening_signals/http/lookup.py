@@ -23,20 +23,19 @@ async def resolve(host: str, port: int) -> list[str]:
 def _start(host: str, port: int) -> "Future[list[str]]":
     """The lookup of that name, which is a new one unless it is under way already."""
     with _lock:
-        known = _pending.get((host, port))
-        if known is not None:
-            return known
+        if (pending := _pending.get((host, port))) is not None:
+            return pending
         if len(_pending) >= MOST:
             raise socket.gaierror(socket.EAI_AGAIN, "too many lookups are under way")
-        found: Future[list[str]] = Future()
+        lookup: Future[list[str]] = Future()
         # From here on nobody who stops waiting can cancel it for the others.
-        found.set_running_or_notify_cancel()
-        Thread(target=_look_up, args=(host, port, found), name="resolve", daemon=True).start()
-        _pending[host, port] = found
-        return found
+        lookup.set_running_or_notify_cancel()
+        Thread(target=_look_up, args=(host, port, lookup), name="resolve", daemon=True).start()
+        _pending[host, port] = lookup
+        return lookup
 
 
-def _look_up(host: str, port: int, found: "Future[list[str]]") -> None:
+def _look_up(host: str, port: int, lookup: "Future[list[str]]") -> None:
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         answer: list[str] | Exception = list(dict.fromkeys(str(address[0]) for *_, address in entries))
@@ -45,6 +44,6 @@ def _look_up(host: str, port: int, found: "Future[list[str]]") -> None:
     with _lock:
         del _pending[host, port]
     if isinstance(answer, Exception):
-        found.set_exception(answer)
+        lookup.set_exception(answer)
     else:
-        found.set_result(answer)
+        lookup.set_result(answer)

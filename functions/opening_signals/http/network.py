@@ -173,12 +173,12 @@ class _Backend(httpcore2.AnyIOBackend):
     async def _addresses(self, host: str, port: int, timeout: float | None) -> list[str]:
         try:
             async with asyncio.timeout(timeout):
-                found = await resolve(host, port)
+                resolved = await resolve(host, port)
         except TimeoutError:
             raise httpcore2.ConnectTimeout from None
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError from error
-        addresses = [address for address in found if self._allowed(address)]
+        addresses = [address for address in resolved if self._allowed(address)]
         if not addresses:
             raise RefusedError
         return addresses[:_MOST_ADDRESSES]

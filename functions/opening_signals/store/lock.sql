@@ -1,3 +1,12 @@
+-- name: create_missing_sources
+-- One order for every writer. An existing row stays as it is.
+insert into public.opening_sources (name)
+select name
+from unnest(%(sources)s::text[]) as s (name)
+order by name collate "C"
+on conflict (name) do nothing
+
+-- name: lock_sources
 -- Whoever merges a source holds its row until the end: two writers of one source take turns, whatever the order
 -- in which they touch its openings, and can never deadlock.
 select name

@@ -1,8 +1,5 @@
-"""Sources that are no longer in the file. Nobody sees their openings any more, and none is closed for that: a typo in
-a file must not cost what is known. They are named until a person forgets them.
-
-The statements are in the .sql files beside this module.
-"""
+"""Sources that are no longer in the file. Their openings stay open: a typo in the file must not cost what is known.
+They are named in every run until a person forgets them."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,47 +7,45 @@ from typing import Any
 
 from psycopg import AsyncConnection, Connection
 
-_HERE = Path(__file__).parent
-_STRAYS = (_HERE / "strays.sql").read_bytes()
-_KNOWN = (_HERE / "known.sql").read_bytes()
-_CLAIM = (_HERE / "claim.sql").read_bytes()
-_LOCK = (_HERE / "lock.sql").read_bytes()
-_FORGET = (_HERE / "forget.sql").read_bytes()
-_COUNTED = 1000
+from cronlease.db.queries import load_queries
+from opening_signals.store.lock import lock_source_sync
 
-Stray = tuple[str, int]
+_QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
+_MOST_COUNTED = 1000
+
+Orphan = tuple[str, int]
 
 
-async def strays(conn: AsyncConnection[Any], names: Iterable[str]) -> list[Stray]:
-    """The sources that were asked before and are not among these names, with their open openings, counted to 1000."""
-    return await (await conn.execute(_STRAYS, {"sources": list(names)})).fetchall()
+async def orphaned_sources(conn: AsyncConnection[Any], names: Iterable[str]) -> list[Orphan]:
+    """The known sources that are not among these names, with their open openings, counted up to 1000."""
+    return await (await conn.execute(_QUERIES["orphaned_sources"], {"sources": list(names)})).fetchall()
 
 
-def strays_now(conn: Connection[Any], names: Iterable[str]) -> list[Stray]:
-    """The same, for the command line."""
-    return conn.execute(_STRAYS, {"sources": list(names)}).fetchall()
+def orphaned_sources_sync(conn: Connection[Any], names: Iterable[str]) -> list[Orphan]:
+    return conn.execute(_QUERIES["orphaned_sources"], {"sources": list(names)}).fetchall()
 
 
-def sentence(found: Sequence[Stray]) -> str | None:
-    """One sentence on them, when there are any."""
-    if not found:
+def sentence(orphans: Sequence[Orphan]) -> str | None:
+    """One sentence about them, if there are any."""
+    if not orphans:
         return None
-    each = ", ".join(f"{name} ({count if count < _COUNTED else f'{_COUNTED} or more'})" for name, count in found)
+    each = ", ".join(
+        f"{name} ({count if count < _MOST_COUNTED else f'{_MOST_COUNTED} or more'})" for name, count in orphans
+    )
     return f"open openings of sources that are not in the file: {each}; cronlease sources forget NAME closes them"
 
 
-def is_known(conn: Connection[Any], name: str) -> bool:
-    row = conn.execute(_KNOWN, {"source": name}).fetchone()
+def source_exists(conn: Connection[Any], name: str) -> bool:
+    row = conn.execute(_QUERIES["source_exists"], {"source": name}).fetchone()
     return row is not None and bool(row[0])
 
 
-def forget(conn: Connection[Any], name: str) -> int:
-    """Closes the open openings of the source and forgets what is remembered of it; says how many closed. Takes its
-    row as a merge does: a run that is writing of it comes first, and then this."""
+def forget_source(conn: Connection[Any], name: str) -> int:
+    """Closes the open openings of the source, deletes its state, and returns how many were closed. Locks as a merge
+    does: a run that is writing this source comes first."""
     with conn.transaction():
         conn.execute("select set_config('lock_timeout', '15s', true)")
-        conn.execute(_CLAIM, {"sources": [name]})
-        conn.execute(_LOCK, {"sources": [name]})
-        row = conn.execute(_FORGET, {"source": name}).fetchone()
+        lock_source_sync(conn, name)
+        row = conn.execute(_QUERIES["forget_source"], {"source": name}).fetchone()
     assert row is not None, "an aggregate answers one row"
     return int(row[0])

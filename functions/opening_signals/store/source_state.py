@@ -1,6 +1,6 @@
-"""What is remembered of each source from run to run: its validators, its failures, and until when it is left alone.
+"""What is kept of each source from run to run: its validators, its failures, and until when it is left alone.
 
-The statements are in the .sql files beside this module. Written only in a fenced transaction.
+Written only in a fenced transaction.
 """
 
 import hashlib
@@ -13,26 +13,22 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from cronlease.db.queries import load_queries
 from opening_signals.collect import Collected
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.model import Source
 from opening_signals.http.fetch import Validators
 
-_HERE = Path(__file__).parent
-_RECALL = (_HERE / "recall.sql").read_bytes()
-_CLAIM = (_HERE / "claim.sql").read_bytes()
-_LOCK = (_HERE / "lock.sql").read_bytes()
-_GOOD = (_HERE / "remember_good.sql").read_bytes()
-_BAD = (_HERE / "remember_bad.sql").read_bytes()
+_QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _LONGEST_ERROR = 1000
-# To be changed when openings of any kind are made in another way: a feed that answers 304 would keep the old ones.
+# Change it when openings of any kind are made in another way: a feed that answers 304 would keep the old ones.
 _READING = "2"
 
 
-class Memory(NamedTuple):
-    """What is remembered of one source; of one that is new, nothing. The time is for people to read, in UTC, and
-    only there while it has not come. Died: the run that fetched it last was abandoned meanwhile; alone: it was, or is
-    to be, fetched while nothing else is (see suspects)."""
+class SourceState(NamedTuple):
+    """What is known of one source; nothing of a new one. `waits_until` is for people to read, in UTC, and None once
+    that time has come. `died`: the run that fetched it last was abandoned. `alone`: it was, or is to be, fetched
+    while nothing else is (see suspects)."""
 
     name: str
     definition: str | None = None
@@ -54,55 +50,46 @@ class Memory(NamedTuple):
         return Validators(self.etag, self.last_modified)
 
 
-async def recall(conn: AsyncConnection[Any], sources: Sequence[Source]) -> dict[str, Memory]:
-    """The memory of each source by its name. One whose entry in the file has changed since is new: whoever mended
-    an address need not wait."""
-    async with conn.cursor(row_factory=class_row(Memory)) as cursor:
-        await cursor.execute(_RECALL, {"sources": [source.name for source in sources]})
-        found = {memory.name: memory async for memory in cursor}
-    return {source.name: _of_entry(found.get(source.name), source) for source in sources}
+async def load_source_states(conn: AsyncConnection[Any], sources: Sequence[Source]) -> dict[str, SourceState]:
+    """The state of each source by its name. A source whose entry in the file has changed is new: whoever corrects an
+    address need not wait."""
+    async with conn.cursor(row_factory=class_row(SourceState)) as cursor:
+        await cursor.execute(_QUERIES["load_source_state"], {"sources": [source.name for source in sources]})
+        stored = {state.name: state async for state in cursor}
+    return {source.name: _of_entry(source, stored.get(source.name)) for source in sources}
 
 
-def _of_entry(memory: Memory | None, source: Source) -> Memory:
-    """What is remembered of the source as the file has it now."""
-    if memory is None:
-        return Memory(source.name)
+def _of_entry(source: Source, state: SourceState | None) -> SourceState:
+    """What of the stored state still applies to the entry as the file has it now."""
+    if state is None:
+        return SourceState(source.name)
     now = definition(source)
-    if memory.fetching_definition != now:
-        memory = memory._replace(died=False, alone=False)
-    return memory if memory.definition == now else Memory(source.name, died=memory.died, alone=memory.alone)
+    if state.fetching_definition != now:
+        state = state._replace(died=False, alone=False)
+    return state if state.definition == now else SourceState(source.name, died=state.died, alone=state.alone)
 
 
-async def lock(conn: AsyncConnection[Any], names: Iterable[str]) -> None:
-    """Takes the rows of these sources until the caller's transaction ends; those that have none get one. All that
-    the transaction will write of, at once: two writers of one source take turns and never deadlock."""
-    sources = {"sources": list(names)}
-    await conn.execute(_CLAIM, sources)
-    await conn.execute(_LOCK, sources)
-
-
-async def remember(
+async def record_results(
     conn: AsyncConnection[Any], results: Iterable[Collected], wait: Callable[[str], timedelta]
 ) -> None:
-    """How each of these sources, whose rows are locked, did in this run; wait says how long one that failed is left
-    alone. One that was not asked has not failed."""
-    good, bad = [], []
+    """How each of these sources, whose rows are locked, did in this run; `wait` answers how long a failed one is left
+    alone. A source that was not asked has not failed."""
+    successes, failures = [], []
     for result in (each for each in results if each.asked):
-        one: dict[str, Any] = {"name": result.source.name, "definition": definition(result.source)}
+        entry: dict[str, Any] = {"name": result.source.name, "definition": definition(result.source)}
         if result.error:
-            seconds = wait(result.source.name).total_seconds()
             error = result.error[:_LONGEST_ERROR].replace("\0", "")
-            bad.append(one | {"error": error, "delay": f"{seconds} s"})
+            failures.append(entry | {"error": error, "delay": f"{wait(result.source.name).total_seconds()} s"})
         else:
             items = None if result.not_modified else result.openings
-            good.append(one | {"items": items, **result.validators._asdict()})
-    for statement, entries in ((_GOOD, good), (_BAD, bad)):
+            successes.append(entry | {"items": items, **result.validators._asdict()})
+    for statement, entries in (("record_successes", successes), ("record_failures", failures)):
         if entries:
-            await conn.execute(statement, {"results": Jsonb(entries)})
+            await conn.execute(_QUERIES[statement], {"results": Jsonb(entries)})
 
 
 def definition(source: Source) -> str:
     """Equal for two entries exactly when they ask the same of the same address and read it in the same way. A hash:
     an address may be secret."""
-    said = (_READING, source.model_dump_json(), KINDS[source.kind].reading(source))
-    return hashlib.sha256("\0".join(said).encode()).hexdigest()
+    parts = (_READING, source.model_dump_json(), KINDS[source.kind].reading(source))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

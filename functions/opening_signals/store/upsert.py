@@ -1,6 +1,6 @@
 """Openings into the database: staged in short transactions of their own, merged in the one that is fenced.
 
-The statements are in the .sql files beside this module. Nothing here opens or ends a transaction.
+Nothing here opens or ends a transaction.
 """
 
 import hashlib
@@ -11,26 +11,15 @@ from uuid import UUID
 
 from psycopg import AsyncConnection
 
+from cronlease.db.queries import load_queries
 from opening_signals.feeds.model import Opening
 
-_HERE = Path(__file__).parent
-_SWEEP = (_HERE / "sweep.sql").read_bytes()
-_TRUST = (_HERE / "trust.sql").read_bytes()
-_RECOGNISE = (_HERE / "recognise.sql").read_bytes()
-_COMPARE = (_HERE / "compare.sql").read_bytes()
-_STAGE = (_HERE / "stage.sql").read_bytes()
-_PLAN = (_HERE / "plan.sql").read_bytes()
-_STAGED = (_HERE / "staged.sql").read_bytes()
-_WRITE = (_HERE / "write.sql").read_bytes()
-_BALANCE = (_HERE / "balance.sql").read_bytes()
-_TURN = (_HERE / "turn.sql").read_bytes()
-_REMEMBER = (_HERE / "remember_pages.sql").read_bytes()
-_EMPTY = (_HERE / "empty.sql").read_bytes()
+QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 
 
 class StagingLostError(Exception):
-    """The database was restarted after a crash, which empties the staging tables: what is left would close openings
-    that are there."""
+    """The database was restarted after a crash, which empties the staging tables. Merging what is left would close
+    openings that are there."""
 
 
 class Merged(NamedTuple):
@@ -50,46 +39,59 @@ class Merged(NamedTuple):
         return Merged(*map(sum, zip(self, other, strict=True)))
 
 
-async def sweep(conn: AsyncConnection[Any], request_id: UUID) -> int:
-    """Removes what runs that are over left in the staging tables; says how many rows."""
-    (swept,) = await _row(conn, _SWEEP, {"request_id": request_id})
-    return int(swept)
+async def delete_stale_staging(conn: AsyncConnection[Any], request_id: UUID) -> int:
+    """Deletes what runs that are over left in the staging tables; returns how many rows."""
+    (deleted,) = await _row(conn, "delete_stale_staging", {"request_id": request_id})
+    return int(deleted)
 
 
-async def stage(
-    conn: AsyncConnection[Any], request_id: UUID, source: str, openings: Sequence[Opening], *, start: int
-) -> None:
-    """Stages a page of a source's openings: in full only those that are not stored just so, of the rest the keys.
-    Start is how many the earlier pages had: the later of two wins."""
-    if not openings:
-        return
-    external_ids = _array([opening.external_id for opening in openings])
-    page = {
-        "request_id": request_id,
-        "source": source,
-        "position": start,
-        "external_ids": external_ids,
-        "digest": _digest(external_ids, openings),
-        "trusted": None,
-    }
-    if start == 0:
-        (page["trusted"],) = await _row(conn, _TRUST, page)
-    (known,) = await _row(conn, _RECOGNISE, page)
-    if not known:
-        await _compare(conn, page, {opening.external_id: opening for opening in openings})
+class Staging:
+    """The openings of one source, staged page by page in the order of the feed; of two with the same key the later
+    one wins. `pages` counts those that are staged."""
 
+    def __init__(self, request_id: UUID, source: str) -> None:
+        self.pages = 0
+        self._request_id = request_id
+        self._source = source
+        self._position = 0
+        self._stored_pages: dict[bytes, Any] = {}  # fingerprints by digest
 
-async def _compare(conn: AsyncConnection[Any], page: dict[str, Any], latest: Mapping[str, Opening]) -> None:
-    """Stages a page that is not known as a whole."""
-    keys = list(latest)
-    page["external_ids"] = _array(keys)
-    page["content_hashes"] = b"".join([latest[key].content_hash for key in keys])
-    (differing,) = await _row(conn, _COMPARE, page)
-    if not differing:
-        return
-    async with conn.cursor().copy(_STAGE) as copy:
-        for place in differing:
-            await copy.write_row((page["request_id"], page["source"], page["position"], *latest[keys[place - 1]]))
+    async def add(self, conn: AsyncConnection[Any], openings: Sequence[Opening]) -> None:
+        """Stages in full only the openings that are not stored exactly so; of the others the keys."""
+        if self.pages == 0:
+            self._stored_pages = await _pairs(conn, "current_pages", {"source": self._source})
+        latest = {opening.external_id: opening for opening in openings}
+        page = self._page(latest)
+        page["fingerprint"] = self._stored_pages.get(page["digest"])
+        if page["fingerprint"] is None:
+            places, page["fingerprint"] = await _row(conn, "compare_page", page)
+            keys = list(latest)
+            await self._copy(conn, [latest[keys[place - 1]] for place in places])
+            page["differing"] = len(places)
+        await conn.execute(QUERIES["stage_page"], page)
+        self.pages += 1
+        self._position += len(openings)
+
+    def _page(self, latest: Mapping[str, Opening]) -> dict[str, Any]:
+        """The digest is equal only for pages that have the same openings in the same order."""
+        external_ids, count = _array(list(latest)), len(latest)
+        hashes = b"".join([opening.content_hash for opening in latest.values()])
+        return {
+            "request_id": self._request_id,
+            "source": self._source,
+            "position": self._position,
+            "external_ids": external_ids,
+            "content_hashes": hashes,
+            "openings": count,
+            "differing": 0,
+            "digest": hashlib.sha256(count.to_bytes(8, "big") + hashes + external_ids.encode()).digest(),
+        }
+
+    async def _copy(self, conn: AsyncConnection[Any], openings: Sequence[Opening]) -> None:
+        if openings:
+            async with conn.cursor().copy(QUERIES["stage_openings"]) as copy:
+                for opening in openings:
+                    await copy.write_row((self._request_id, self._source, self._position, *opening))
 
 
 async def merge(
@@ -97,47 +99,41 @@ async def merge(
 ) -> Merged:
     """Merges what was staged of these sources, which were fetched to the end in so many pages, and empties the
     staging tables of this run. Closes what they no longer have, except where items could not be read (unsure). In the
-    caller's transaction, which holds the rows of these sources (memory.lock); its planner settings are changed."""
-    cursor = await conn.execute(_STAGED, {"request_id": request_id})
-    staged = {source: (count, in_full) for source, count, in_full in await cursor.fetchall()}
+    caller's transaction, which has locked these sources (lock_sources); changes its planner settings."""
+    cursor = await conn.execute(QUERIES["staged_pages"], {"request_id": request_id})
+    staged = {source: (count, differs) for source, count, differs in await cursor.fetchall()}
     if any(staged.get(source, (0,))[0] != count for source, count in pages.items()):
         raise StagingLostError("what was staged is gone: the database was restarted")
-    await conn.execute(_PLAN)
-    run = {"request_id": request_id, "sources": list(pages)}
-    inserted, updated = await _row(conn, _WRITE, run) if any(in_full for _, in_full in staged.values()) else (0, 0)
-    settled = await _settled(conn, run)
-    fetched, opened, closed = sum(settled.values()), 0, 0
-    if rest := [source for source in pages if source not in settled]:
-        run["sources"], run["closing"] = rest, [source for source in rest if source not in unsure]
-        seen, opened, closed = await _row(conn, _TURN, run)
+    await conn.execute(QUERIES["set_planner"])
+    run: dict[str, Any] = {"request_id": request_id, "sources": list(pages)}
+    inserted = updated = reopened = closed = 0
+    if any(differs for _, differs in staged.values()):
+        inserted, updated = await _row(conn, "write_openings", run)
+    in_sync = await _pairs(conn, "sources_in_sync", run)
+    fetched = sum(in_sync.values())
+    if rest := [source for source in pages if source not in in_sync]:
+        closing = [source for source in rest if source not in unsure]
+        seen, reopened, closed = await _row(conn, "close_and_reopen", run | {"sources": rest, "closing": closing})
         fetched += seen
-        settled |= await _settled(conn, run)
-    await conn.execute(_REMEMBER, run | {"sources": list(settled)}, prepare=False)
-    await conn.execute(_EMPTY, run)
-    return Merged(fetched, inserted, updated + opened, closed)
-
-
-async def _settled(conn: AsyncConnection[Any], run: dict[str, Any]) -> dict[str, int]:
-    """The sources whose open openings are just what was staged of them, and how many they are."""
-    return dict(await (await conn.execute(_BALANCE, run, prepare=False)).fetchall())
-
-
-def _digest(external_ids: str, openings: Sequence[Opening]) -> bytes:
-    """Equal only for pages that have the same openings in the same order."""
-    hashes = [opening.content_hash for opening in openings]
-    return hashlib.sha256(b"".join([len(hashes).to_bytes(8, "big"), *hashes, external_ids.encode()])).digest()
+    await conn.execute(QUERIES["remember_pages"], run, prepare=False)
+    await conn.execute(QUERIES["delete_staged_pages"], run)
+    return Merged(fetched, inserted, updated + reopened, closed)
 
 
 def _array(texts: Sequence[str]) -> str:
-    """As Postgres writes an array of texts. Ours, because it is much faster than the general way."""
+    """As Postgres writes an array of texts: much faster than psycopg's general way."""
     joined = '","'.join(texts)
     if "\\" in joined or joined.count('"') > 2 * len(texts) - 2:
         joined = '","'.join([text.replace("\\", "\\\\").replace('"', '\\"') for text in texts])
     return f'{{"{joined}"}}'
 
 
-async def _row(conn: AsyncConnection[Any], query: bytes, params: dict[str, Any]) -> Any:
-    # Never a plan from another time: one made while a table was empty would read all of it for every page.
-    row = await (await conn.execute(query, params, prepare=False)).fetchone()
+async def _pairs(conn: AsyncConnection[Any], query: str, params: dict[str, Any]) -> dict[Any, Any]:
+    return dict(await (await conn.execute(QUERIES[query], params, prepare=False)).fetchall())
+
+
+# Never a prepared plan: one made while a table was empty would read all of it for every page.
+async def _row(conn: AsyncConnection[Any], query: str, params: dict[str, Any]) -> Any:
+    row = await (await conn.execute(QUERIES[query], params, prepare=False)).fetchone()
     assert row is not None, "an aggregate answers one row"
     return row

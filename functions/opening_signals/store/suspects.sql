@@ -1,5 +1,7 @@
--- Notes that a live run is about to fetch the source. Another writer may hold its row: that one wins, and this fetch
--- goes unnoted. The note need not survive a crash of the server, so nobody waits for the disk.
+-- Notes about fetches need not survive a crash of the server, so no commit of theirs waits for the disk.
+
+-- name: note_fetch
+-- A live run is about to fetch the source. Another writer may hold its row: that one wins, and this fetch is not noted.
 with live as materialized (
   select request_id
   from public.live_runs
@@ -25,5 +27,24 @@ added as (
   from live
   where not exists (select from public.opening_sources where name = %(source)s)
   on conflict (name) do nothing
+)
+select set_config('synchronous_commit', 'off', true)
+
+-- name: end_fetch
+-- This run's fetch is over and the process lives: whatever the source sent, it is not a suspect.
+with free as materialized (
+  select name
+  from public.opening_sources
+  where name = %(source)s
+    and fetching_run = %(request_id)s
+  for no key update skip locked
+),
+ended as (
+  update public.opening_sources s
+  set fetching_run = null,
+      fetching_definition = null,
+      fetching_alone = false
+  from free
+  where s.name = free.name
 )
 select set_config('synchronous_commit', 'off', true)

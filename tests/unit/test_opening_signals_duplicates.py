@@ -5,25 +5,25 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opening_signals.feeds.duplicates import Again
+from opening_signals.feeds.duplicates import Duplicates
 
 
 @settings(max_examples=50)
 @given(st.lists(st.text(max_size=2) | st.integers(0, 30).map(str)))
 def test_the_count_is_how_many_were_there_before(keys: list[str]) -> None:
-    again = Again()
+    duplicates = Duplicates()
     for key in keys:
-        again.add(key)
-    assert again.count() == len(keys) - len(set(keys))
+        duplicates.add(key)
+    assert duplicates.count() == len(keys) - len(set(keys))
 
 
 def test_an_id_takes_but_a_few_bytes() -> None:
     tracemalloc.start()
-    again = Again()
+    duplicates = Duplicates()
     for number in range(50_000):
-        again.add(f"4{number}")
-    again.add("449999")
-    assert again.count() == 1
+        duplicates.add(f"4{number}")
+    duplicates.add("449999")
+    assert duplicates.count() == 1
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 50_000 * 10 + 100_000

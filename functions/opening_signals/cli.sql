@@ -1,3 +1,4 @@
+-- name: signals
 -- What came, changed or closed within the time asked for, the latest first: one signal each, and when that was.
 -- What has closed since is closed, however new it was, and what is new stays new when it changes.
 select

@@ -1,0 +1,53 @@
+-- name: load_source_state
+-- Without any stored opening the validators are left out: the source has to send everything again.
+select
+  s.name,
+  s.definition,
+  s.failures,
+  s.last_error,
+  case when here.openings then s.etag end as etag,
+  case when here.openings then s.last_modified end as last_modified,
+  case
+    when s.next_fetch_at > clock_timestamp() then date_trunc('minute', s.next_fetch_at at time zone 'UTC')::text
+  end as waits_until,
+  s.fetching_definition,
+  exists (select from public.abandoned_runs a where a.request_id = s.fetching_run) as died,
+  s.fetching_alone as alone
+from public.opening_sources s
+cross join lateral (
+  select exists (select from public.opening_signals o where o.source = s.name) as openings
+) here
+where s.name = any (%(sources)s)
+
+-- name: record_successes
+-- These sources, whose rows the caller has locked, were read to the end, or answered that nothing
+-- has changed, which says nothing about their items.
+update public.opening_sources s
+set definition = r.definition,
+    items = coalesce(r.items, s.items),
+    last_ok_at = transaction_timestamp(),
+    last_seen_at = transaction_timestamp(),
+    failures = 0,
+    last_error = null,
+    etag = r.etag,
+    last_modified = r.last_modified,
+    next_fetch_at = null,
+    fetching_run = null,
+    fetching_definition = null,
+    fetching_alone = false
+from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, items bigint, etag text, last_modified text)
+where s.name = r.name
+
+-- name: record_failures
+-- Each of these sources waits as long as a run that failed as often. What is known of another definition is dropped.
+update public.opening_sources s
+set definition = r.definition,
+    failures = case when s.definition = r.definition then s.failures else 0 end + 1,
+    last_error = r.error,
+    etag = case when s.definition = r.definition then s.etag end,
+    last_modified = case when s.definition = r.definition then s.last_modified end,
+    next_fetch_at = transaction_timestamp() + r.delay,
+    -- Blamed once for one run.
+    fetching_run = null
+from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, error text, delay interval)
+where s.name = r.name

@@ -1,0 +1,244 @@
+-- Staging fills two unlogged tables page by page: opening_staging_pages has the keys of every page, opening_staging
+-- only the openings that differ from what is stored. The merge reads both in one fenced transaction.
+
+-- name: delete_stale_staging
+-- What runs that are over left behind: they died, or lost their lease, between staging and merge.
+with live as (
+  select request_id
+  from public.live_runs
+  union all
+  select %(request_id)s
+),
+openings as (
+  delete from public.opening_staging s
+  where not exists (select from live l where l.request_id = s.request_id)
+  returning 1
+),
+pages as (
+  delete from public.opening_staging_pages s
+  where not exists (select from live l where l.request_id = s.request_id)
+  returning 1
+)
+select (select count(*) from openings) + (select count(*) from pages)
+
+-- name: current_pages
+-- The pages that are remembered of a source, if together they are exactly its open openings as they are stored now;
+-- else none. Whoever else wrote there since, each opening is then stored as its page had it.
+with pages as materialized (
+  select digest, openings, fingerprint
+  from public.opening_pages
+  where source = %(source)s
+)
+select digest, fingerprint
+from pages
+where exists (select from pages)
+  and (
+    select (count(*), sum(public.opening_fingerprint(external_id, content_hash)))
+    from public.opening_signals
+    where source = %(source)s
+      and closed_at is null
+  ) = (select (sum(openings), sum(fingerprint)) from pages)
+
+-- name: compare_page
+-- The places (from 1) of the openings of a page that are not stored exactly so, and the fingerprint of the page.
+select
+  coalesce(array_agg(p.place) filter (where p.content_hash is distinct from stored.content_hash), '{}'),
+  sum(public.opening_fingerprint(p.external_id, p.content_hash))
+from (
+  select external_id, place, substring(%(content_hashes)b from place::integer * 32 - 31 for 32) as content_hash
+  from unnest(%(external_ids)s::text[]) with ordinality as u (external_id, place)
+) p
+left join (
+  select external_id, content_hash
+  from public.opening_signals
+  where source = %(source)s
+    and external_id = any (%(external_ids)s::text[])
+) stored
+  on stored.external_id = p.external_id
+
+-- name: stage_openings
+copy public.opening_staging (
+  request_id, source, position,
+  external_id, title, organization, location, url, posted_at, payload, content_hash
+)
+from stdin
+
+-- name: stage_page
+insert into public.opening_staging_pages (
+  request_id, source, position, external_ids, differing, digest, openings, fingerprint
+)
+values (
+  %(request_id)s, %(source)s, %(position)s, %(external_ids)s,
+  %(differing)s, %(digest)s, %(openings)s, %(fingerprint)s
+)
+
+-- name: staged_pages
+-- What this run staged, by source: how many pages, and whether any opening of theirs differs.
+select source, count(*) as pages, bool_or(differing > 0) as differs
+from public.opening_staging_pages
+where request_id = %(request_id)s
+group by source
+
+-- name: set_planner
+-- For the merge, until its transaction ends. The staging table changes too fast for its statistics to be
+-- true, and believing it empty the planner would loop over all openings once per staged row: hours, not
+-- seconds. Hash joins are right for ten rows and for a million. Compiling costs more than it saves here,
+-- and one merge at a time may have the memory to sort without going to disk.
+select
+  set_config('enable_nestloop', 'off', true),
+  set_config('jit', 'off', true),
+  set_config(
+    'work_mem',
+    greatest(pg_size_bytes(current_setting('work_mem')), pg_size_bytes('32MB')) / 1024 || 'kB',
+    true
+  )
+
+-- name: write_openings
+-- Writes the openings that this run staged of its complete sources, and counts how many are new and how many are not.
+-- They were compared page by page: an opening counts as its last page has it.
+with latest as materialized (
+  select source, external_id, max(position) as position
+  from (
+    select source, position, unnest(external_ids) as external_id
+    from public.opening_staging_pages
+    where request_id = %(request_id)s
+      and source = any (%(sources)s)
+  ) seen
+  group by source, external_id
+),
+written as (
+  insert into public.opening_signals as o (
+    source, external_id, title, organization, location, url, posted_at, payload, content_hash
+  )
+  select
+    s.source, s.external_id, s.title, s.organization, s.location, s.url, s.posted_at, s.payload, s.content_hash
+  from public.opening_staging s
+  join latest l
+    on l.source = s.source
+    and l.external_id = s.external_id
+    and l.position = s.position
+  where s.request_id = %(request_id)s
+  -- One order of bytes for every writer.
+  order by s.source collate "C", s.external_id collate "C"
+  -- The opening was known and differs, or another writer got there first.
+  on conflict (source, external_id) do update
+  set title = excluded.title,
+      organization = excluded.organization,
+      location = excluded.location,
+      url = excluded.url,
+      posted_at = excluded.posted_at,
+      payload = excluded.payload,
+      content_hash = excluded.content_hash,
+      changed_at = case
+        when o.content_hash is distinct from excluded.content_hash then transaction_timestamp()
+        else o.changed_at
+      end,
+      closed_at = null,
+      last_seen_at = null
+  where o.content_hash is distinct from excluded.content_hash
+    or o.closed_at is not null
+  -- Only a row that was there before carries the mark of the lock that its update took.
+  returning (xmax = 0) as is_new
+),
+emptied as (
+  delete from public.opening_staging
+  where request_id = %(request_id)s
+)
+select count(*) filter (where is_new), count(*) filter (where not is_new)
+from written
+
+-- name: sources_in_sync
+-- Those of the sources whose staged pages together are exactly their open openings as they are stored now, and how
+-- many openings that is: nothing is left to close or to reopen. A key that was on two pages never adds up.
+select s.source, coalesce(stored.openings, 0)
+from unnest(%(sources)s::text[]) as s (source)
+left join (
+  select source, sum(openings) as openings, sum(fingerprint) as fingerprint
+  from public.opening_staging_pages
+  where request_id = %(request_id)s
+    and source = any (%(sources)s)
+  group by source
+) staged
+  on staged.source = s.source
+left join (
+  select
+    source,
+    count(*) as openings,
+    sum(public.opening_fingerprint(external_id, content_hash)) as fingerprint
+  from public.opening_signals
+  where source = any (%(sources)s)
+    and closed_at is null
+  group by source
+) stored
+  on stored.source = s.source
+where staged.openings is not distinct from stored.openings
+  and staged.fingerprint is not distinct from stored.fingerprint
+
+-- name: close_and_reopen
+-- After what differed is written: closes the openings that their source no longer has, reopens those that returned,
+-- and counts the seen, the reopened and the closed. No other row is touched. A source that is not in `closing` sent
+-- items that could not be read: any opening may be one of them, so none of its openings is closed.
+with seen as not materialized (
+  select source, unnest(external_ids) as external_id
+  from public.opening_staging_pages
+  where request_id = %(request_id)s
+    and source = any (%(sources)s)
+),
+differing as (
+  select o.source, o.external_id, true as gone
+  from public.opening_signals o
+  where o.source = any (%(sources)s)
+    and o.closed_at is null
+    and not exists (select from seen n where n.source = o.source and n.external_id = o.external_id)
+  union all
+  select o.source, o.external_id, false
+  from public.opening_signals o
+  where o.source = any (%(sources)s)
+    and o.closed_at is not null
+    and exists (select from seen n where n.source = o.source and n.external_id = o.external_id)
+),
+turned as (
+  update public.opening_signals o
+  set closed_at = case when d.gone then transaction_timestamp() end,
+      -- Whoever was told that it closed must be told that it is back.
+      changed_at = case when d.gone then o.changed_at else transaction_timestamp() end,
+      last_seen_at = case when d.gone then coalesce(s.last_seen_at, o.changed_at, o.first_seen_at) end
+  from differing d
+  left join public.opening_sources s
+    on s.name = d.source
+  where o.source = d.source
+    and o.external_id = d.external_id
+    and (not d.gone or d.source = any (%(closing)s))
+  returning d.gone
+)
+select
+  -- Those that were open before this statement and are not gone, and those that returned.
+  (select count(*) from public.opening_signals where source = any (%(sources)s) and closed_at is null)
+    - (select count(*) from differing where gone)
+    + count(*) filter (where not gone),
+  count(*) filter (where not gone),
+  count(*) filter (where gone)
+from turned
+
+-- name: remember_pages
+-- The staged pages of these sources replace those that were remembered before. A page that is remembered already is
+-- not written again. Whether they are what is stored, current_pages decides when it is needed.
+with staged as materialized (
+  select source, digest, openings, fingerprint
+  from public.opening_staging_pages
+  where request_id = %(request_id)s
+    and source = any (%(sources)s)
+),
+forgotten as (
+  delete from public.opening_pages p
+  where p.source = any (%(sources)s)
+    and not exists (select from staged s where s.source = p.source and s.digest = p.digest)
+)
+insert into public.opening_pages (source, digest, openings, fingerprint)
+select source, digest, openings, fingerprint
+from staged
+on conflict (source, digest) do nothing
+
+-- name: delete_staged_pages
+delete from public.opening_staging_pages
+where request_id = %(request_id)s
