@@ -1,4 +1,4 @@
-"""Claim and finish, the status, and pruning with a thousand runs of history and with millions, side by side.
+"""Claim and finish, the status, and pruning with a hundred thousand runs of history and with millions, side by side.
 
     python -m tests.bench.bench_history [--runs 5000000]
 
@@ -96,7 +96,7 @@ def main() -> None:
     with database(core) as bench:
         pin(0, core)
         print(f"client and backend on core {core}, {given.rounds} rounds")
-        run(bench, [1000, given.runs], given.rounds)
+        run(bench, [100_000, given.runs], given.rounds)
 
 
 if __name__ == "__main__":
