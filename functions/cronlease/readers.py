@@ -20,21 +20,21 @@ _PLAIN_AUDIENCE = re.compile(r"[A-Za-z0-9/](?:[A-Za-z0-9._/-]|:(?!//))*")
 
 def tokens(text: str) -> tuple[str, ...]:
     """One or several, apart by commas or white space."""
-    found = tuple(text.replace(",", " ").split())
-    if not found or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found):
+    several = tuple(text.replace(",", " ").split())
+    if not several or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in several):
         raise ValueError(f"a token has at least {_SHORTEST_TOKEN} ASCII characters and no white space or comma in it")
-    return found
+    return several
 
 
 def emails(text: str) -> tuple[str, ...]:
     """One or several, apart by commas or white space; nothing between two commas is an error."""
-    found = tuple(re.split(r"\s*,\s*|\s+", text.strip()))
-    for email in found:
+    several = tuple(re.split(r"\s*,\s*|\s+", text.strip()))
+    for email in several:
         if not _EMAIL.fullmatch(email):
             raise ValueError(
                 f"{email!r} is not an e-mail address: write one such as caller@example.com, or several by commas"
             )
-    return found
+    return several
 
 
 def audience(text: str) -> str:

@@ -44,8 +44,8 @@ _REMEDIES = {
 def conninfo_of(url: str) -> str:
     """The connection string with our time limits, except where it sets its own. A malformed one is not echoed, and
     neither is one that libpq reads otherwise than it was meant: its parts may be parts of a password."""
-    if found := _SCHEME_WITH_DRIVER.match(url):
-        raise Unreachable(_DRIVER_IN_URL.format(scheme=found[0]))
+    if scheme := _SCHEME_WITH_DRIVER.match(url):
+        raise Unreachable(_DRIVER_IN_URL.format(scheme=scheme[0]))
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
@@ -87,28 +87,28 @@ def connect_sync(url: str, prepare_after: int | None = None) -> Connection[Any]:
 
 def advised(trouble: DatabaseTrouble) -> str:
     """What the trouble says, and what to check where no connection could be had."""
-    said, what_to_do = in_parts(trouble)
-    return f"{said}: {what_to_do}" if what_to_do else said
+    cause, remedy = in_parts(trouble)
+    return f"{cause}: {remedy}" if remedy else cause
 
 
 def in_parts(trouble: DatabaseTrouble) -> tuple[str, str]:
     """The same as two texts; the second is empty where there is nothing to add."""
-    said = str(trouble)
+    cause = str(trouble)
     if not isinstance(trouble, Unreachable):
-        return said, ""
-    if said.startswith("DATABASE_URL "):
-        what, _, how = said.partition(": ")
-        return what, how
+        return cause, ""
+    if cause.startswith("DATABASE_URL "):
+        cause, _, remedy = cause.partition(": ")
+        return cause, remedy
     # Without the driver's own question.
-    said = (
-        said.removeprefix("connection failed: ")
+    cause = (
+        cause.removeprefix("connection failed: ")
         .partition(" Is the server running")[0]
         .replace("FATAL: ", "")
         .replace("fe_sendauth: ", "")
     )
     usual = "check {where} and that the server is up"
-    remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in said), usual)
-    return said, remedy.format(where=configured_by())
+    remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in cause), usual)
+    return cause, remedy.format(where=configured_by())
 
 
 def configured_by() -> str:

@@ -74,25 +74,21 @@ def acquire_refresh_lock(
     parent: UUID | None = None,
 ) -> Query[Claim]:
     """What the request did not say is left to the SQL function's defaults: a plain one sends four parameters."""
-    params: dict[str, Any] = {
+    params = {
         "p_function_name": function_name,
         "p_request_id": request_id,
         "p_lease": lease,
         "p_backoff": backoff,
+        "p_max_run": max_run,
+        "p_trigger": None if trigger == "manual" else trigger,
+        "p_job_name": job_name,
+        "p_schedule_time": schedule_time,
+        "p_force": force or None,
+        "p_args": json.dumps(args) if args else None,
+        "p_actions": None if actions is None else array(tuple(actions)),
+        "p_parent_request_id": parent,
     }
-    if max_run is not None:
-        params["p_max_run"] = max_run
-    if trigger != "manual":
-        params |= {"p_trigger": trigger, "p_job_name": job_name, "p_schedule_time": schedule_time}
-    if force:
-        params["p_force"] = True
-    if args:
-        params["p_args"] = json.dumps(args)
-    if actions is not None:
-        params["p_actions"] = array(tuple(actions))
-    if parent is not None:
-        params["p_parent_request_id"] = parent
-    return call("acquire_refresh_lock", params, lambda row: Claim(*row))
+    return call("acquire_refresh_lock", _given(params), lambda row: Claim(*row))
 
 
 def claim_due_refresh(
@@ -106,18 +102,20 @@ def claim_due_refresh(
     parent: UUID | None = None,
 ) -> Query[Claim]:
     """Leases and backoffs run parallel to the actions."""
-    params: dict[str, Any] = {
+    params = {
         "p_request_id": request_id,
         "p_actions": array(tuple(actions)),
         "p_leases": array(tuple(map(interval, leases))),
         "p_backoffs": array(tuple(map(interval, backoffs))),
         "p_trigger": trigger,
+        "p_max_run": max_run,
+        "p_parent_request_id": parent,
     }
-    if max_run is not None:
-        params["p_max_run"] = max_run
-    if parent is not None:
-        params["p_parent_request_id"] = parent
-    return call("claim_due_refresh", params, _read_due_claim, _DUE_CLAIM)
+    return call("claim_due_refresh", _given(params), _read_due_claim, _DUE_CLAIM)
+
+
+def _given(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if value is not None}
 
 
 def _read_due_claim(row: tuple[Any, ...]) -> Claim:
@@ -180,18 +178,17 @@ def finish_refresh_run(
     counts: Counts,
     retention: timedelta,
 ) -> Query[Finish]:
-    params: dict[str, Any] = {
+    params = {
         "p_function_name": function_name,
         "p_request_id": request_id,
         "p_fence": fence,
         "p_status": status.value,
         "p_delay": delay,
         "p_retention": retention,
+        "p_error": error,
+        **{f"p_{name}": count for name, count in counts._asdict().items()},
     }
-    if error is not None:
-        params["p_error"] = error
-    params |= {f"p_{name}": count for name, count in counts._asdict().items() if count is not None}
-    return call("finish_refresh_run", params, lambda row: Finish(Status(row[0]), row[1]))
+    return call("finish_refresh_run", _given(params), lambda row: Finish(Status(row[0]), row[1]))
 
 
 def release_refresh_lock(function_name: str | None, request_id: UUID) -> Query[bool]:

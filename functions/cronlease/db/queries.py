@@ -17,39 +17,18 @@ from typing import Any, Generic, LiteralString, NamedTuple, TypeVar, cast
 T = TypeVar("T")
 
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_TYPES = {
-    "p_function_name": "text",
-    "p_request_id": "uuid",
-    "p_parent_request_id": "uuid",
-    "p_fence": "bigint",
-    "p_lease": "interval",
-    "p_leases": "interval[]",
-    "p_backoff": "interval",
-    "p_backoffs": "interval[]",
-    "p_max_run": "interval",
-    "p_delay": "interval",
-    "p_retention": "interval",
-    "p_older_than": "interval",
-    "p_at": "timestamptz",
-    "p_force": "boolean",
-    "p_replace": "boolean",
-    "p_trigger": "text",
-    "p_job_name": "text",
-    "p_schedule_time": "text",
-    "p_action": "text",
-    "p_actions": "text[]",
-    "p_args": "jsonb",
-    "p_with_args": "boolean",
-    "p_every": "text",
-    "p_reason": "text",
-    "p_status": "text",
-    "p_error": "text",
-    "p_fetched": "bigint",
-    "p_inserted": "bigint",
-    "p_updated": "bigint",
-    "p_unchanged": "bigint",
-    "p_closed": "bigint",
+_ARGUMENTS = {
+    "text": "function_name trigger job_name schedule_time action every reason status error",
+    "text[]": "actions",
+    "uuid": "request_id parent_request_id",
+    "bigint": "fence fetched inserted updated unchanged closed",
+    "boolean": "force replace with_args",
+    "interval": "lease backoff max_run delay retention older_than",
+    "interval[]": "leases backoffs",
+    "timestamptz": "at",
+    "jsonb": "args",
 }
+_TYPES = {f"p_{name}": kind for kind, names in _ARGUMENTS.items() for name in names.split()}
 
 
 class Query(NamedTuple, Generic[T]):

@@ -1,4 +1,4 @@
-"""What an error of the wall says about the lease. Knows SQLSTATEs, ours (CL...) and the server's; sends nothing."""
+"""What an error of the server says about the lease. Knows SQLSTATEs, ours (CL...) and the server's; sends nothing."""
 
 import psycopg
 
@@ -39,7 +39,7 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
 
 
 def meaning(error: psycopg.Error, *, lost: bool) -> DatabaseTrouble:
-    """What the error says about the lease; one of the classes of trouble.py."""
+    """What the error says about the lease; one of the classes of errors.py."""
     kind = _MEANING.get(error.sqlstate or "", ConnectionLost if lost else DatabaseTrouble)
     return kind(sentence(error))
 

@@ -57,10 +57,10 @@ def server_account(cluster: Path) -> Account | None:
         return Account(f"number {owner}", owner, cluster.stat().st_gid)
     for name in ("postgres", "nobody"):
         try:
-            found = pwd.getpwnam(name)
+            account = pwd.getpwnam(name)
         except KeyError:
             continue
-        return Account(name, found.pw_uid, found.pw_gid)
+        return Account(name, account.pw_uid, account.pw_gid)
     raise EmbeddedPostgresError(
         "PostgreSQL refuses to run as root and there is neither an account postgres nor nobody: set DATABASE_URL"
     )
@@ -76,12 +76,12 @@ def closed_directory(path: Path, account: Account) -> Path | None:
 
 
 def _may(path: Path, account: Account, need: int) -> bool:
-    found = path.stat()
-    if found.st_uid == account.uid:
+    state = path.stat()
+    if state.st_uid == account.uid:
         need <<= 6
-    elif found.st_gid == account.gid:
+    elif state.st_gid == account.gid:
         need <<= 3
-    return found.st_mode & need == need
+    return state.st_mode & need == need
 
 
 def reachable_bin_dir(bin_dir: Path, account: Account | None, copies: Path) -> Path:

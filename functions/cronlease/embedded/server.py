@@ -219,20 +219,20 @@ class EmbeddedPostgres(Reachable):
         """False when somebody took the port first and another is worth a try."""
         while not self._answers(process.pid):
             if process.poll() is not None:
-                said = self._log_tail()
-                if "Address already in use" in said and not last:
+                reason = self._log_tail()
+                if "Address already in use" in reason and not last:
                     return False
-                raise EmbeddedPostgresError(f"the embedded PostgreSQL ended at once: {said}")
+                raise EmbeddedPostgresError(f"the embedded PostgreSQL ended at once: {reason}")
             self._check_deadline()
             time.sleep(_POLL_SECONDS)
         return True
 
     def _answers(self, pid: int | None = None) -> bool:
         """Whether the server (the one with this pid, if given) is ready and has our database."""
-        found = PostmasterFile.read(self._cluster)
-        if found is None or not found.ready or (pid is not None and found.pid != pid):
+        file = PostmasterFile.read(self._cluster)
+        if file is None or not file.ready or (pid is not None and file.pid != pid):
             return False
-        self.pid, self.port = found.pid, found.port
+        self.pid, self.port = file.pid, file.port
         try:
             create_if_missing(self.dsn_for("postgres"), DATABASE)
         except psycopg.OperationalError:  # it is stopping, or has just stopped

@@ -48,21 +48,21 @@ _encode = json.JSONEncoder(default=lambda value: _clean(str(value)), ensure_asci
 
 def incoming_trace() -> Trace | None:
     """The trace that the request came with."""
-    found = dict(headers.get())
-    if parent := _TRACEPARENT.match(found.get(b"traceparent", b"").decode("latin-1")):
+    given = dict(headers.get())
+    if parent := _TRACEPARENT.match(given.get(b"traceparent", b"").decode("latin-1")):
         return Trace(parent[1], parent[2], bool(int(parent[3], 16) & 1))
-    if cloud := _CLOUD_TRACE.match(found.get(b"x-cloud-trace-context", b"").decode("latin-1")):
+    if cloud := _CLOUD_TRACE.match(given.get(b"x-cloud-trace-context", b"").decode("latin-1")):
         return Trace(cloud[1].lower(), f"{int(cloud[2] or 0):016x}", cloud[3] == "1")
     return None
 
 
 def _trace() -> dict[str, Any]:
     """The trace of the request, in Cloud Logging's fields; nothing where it has none."""
-    if (found := incoming_trace()) is None:
+    if (trace := incoming_trace()) is None:
         return {}
     project = os.environ.get("GOOGLE_CLOUD_PROJECT")
-    name = f"projects/{project}/traces/{found.trace}" if project else found.trace
-    return {f"{_CLOUD}trace": name, f"{_CLOUD}spanId": found.span, f"{_CLOUD}trace_sampled": found.sampled}
+    name = f"projects/{project}/traces/{trace.trace}" if project else trace.trace
+    return {f"{_CLOUD}trace": name, f"{_CLOUD}spanId": trace.span, f"{_CLOUD}trace_sampled": trace.sampled}
 
 
 class JsonFormatter(logging.Formatter):

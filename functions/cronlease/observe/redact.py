@@ -46,10 +46,10 @@ def redact(text: str) -> str:
     return text
 
 
-def _without_password(found: re.Match[str]) -> str:
+def _without_password(match: re.Match[str]) -> str:
     # From the last @ on: a password may hold one itself, and too much hidden is better than too little.
-    at = found["rest"].rfind("@")
-    return found[0] if at < 0 else "***" + found["rest"][at:]
+    at = match["rest"].rfind("@")
+    return match[0] if at < 0 else "***" + match["rest"][at:]
 
 
 def cut(text: str, most: int) -> str:
@@ -86,24 +86,24 @@ def printable(text: str) -> str:
 
 def _configured() -> list[str]:
     env = os.environ.get
-    found = _secrets_of(
+    configured = _secrets_of(
         env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", ""), env("CRONLEASE_PING_URL", "")
     )
-    return [*found, *_hidden]
+    return [*configured, *_hidden]
 
 
 @functools.cache
 def _secrets_of(url: str, password: str, tokens: str, ping_url: str) -> list[str]:
-    found = [password, *tokens.replace(",", " ").split()]
+    secrets = [password, *tokens.replace(",", " ").split()]
     if match := re.search(r"://[^/@]*?:(.*)@", url):
-        found += [match[1], unquote(match[1])]
+        secrets += [match[1], unquote(match[1])]
     if match := re.search(r"password\s*=\s*('[^']*'|[^\s&]+)", url):
-        found += [match[1].strip("'"), unquote(match[1])]
+        secrets += [match[1].strip("'"), unquote(match[1])]
     # Read wrongly, a password may show up in pieces. A very short one would blank out ordinary words.
-    found += [piece for secret in found for piece in re.split(r"[@/:?#]", secret)]
-    found = [secret for secret in found if len(secret) >= 4]
+    secrets += [piece for secret in secrets for piece in re.split(r"[@/:?#]", secret)]
+    secrets = [secret for secret in secrets if len(secret) >= 4]
     # Who knows the path may check in. Its keys are secrets; a word in it may be a function's name.
     path = re.sub(r"^\w+://[^/?#]*", "", ping_url)
     parts = [path.partition("{function}")[0], *re.split(r"[/?&=#]|{function}", path)]
-    found += [part for part in parts if len(part) >= 8 and not _WORDS.fullmatch(part)]
-    return sorted(set(found), key=len, reverse=True)
+    secrets += [part for part in parts if len(part) >= 8 and not _WORDS.fullmatch(part)]
+    return sorted(set(secrets), key=len, reverse=True)

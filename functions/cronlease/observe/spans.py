@@ -111,9 +111,9 @@ class Recorded(Span):
 
     def _raised(self, name: str, error: BaseException | None) -> None:
         """As an event of the name that OpenTelemetry gives exceptions, but without a traceback and its secrets."""
-        said = storable(str(error))
-        self._span.add_event("exception", {"exception.type": name, "exception.message": said})
-        self.fail(f"{name}: {said}" if said else name)
+        message = storable(str(error))
+        self._span.add_event("exception", {"exception.type": name, "exception.message": message})
+        self.fail(f"{name}: {message}" if message else name)
 
 
 def _tracer(provider: Any) -> Any:

@@ -74,8 +74,8 @@ def hit(
 
 def skipped(outcome: Outcome) -> Outcome:
     """A hit that was turned away before it could ask."""
-    with hit(outcome.function, outcome.request_id, None, time.monotonic()) as told:
-        return told.ends(outcome)
+    with hit(outcome.function, outcome.request_id, None, time.monotonic()) as span:
+        return span.ends(outcome)
 
 
 class _Hit(Span):
@@ -89,8 +89,8 @@ class _Hit(Span):
         self._span = NOTHING
         with quietly:
             if trace is not None:
-                told = who if claimed is None else {**who, "fence": claimed.fence}
-                self._span = Recorded(trace, "hit", told, str, **_place(trace), start_time=self._began)
+                attributes = who if claimed is None else {**who, "fence": claimed.fence}
+                self._span = Recorded(trace, "hit", attributes, str, **_place(trace), start_time=self._began)
 
     def __enter__(self) -> Self:
         self._span.__enter__()

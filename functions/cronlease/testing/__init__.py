@@ -73,8 +73,8 @@ def _given() -> Cluster:
     try:
         connect_sync(os.environ[_ADMIN]).close()
     except DatabaseTrouble as trouble:
-        said, what_to_do = (text.replace("DATABASE_URL", _ADMIN) for text in in_parts(trouble))
-        pytest.fail(redact(f"{said}: {what_to_do}"), pytrace=False)
+        cause, remedy = (text.replace("DATABASE_URL", _ADMIN) for text in in_parts(trouble))
+        pytest.fail(redact(f"{cause}: {remedy}"), pytrace=False)
     return Cluster(os.environ[_ADMIN])
 
 

@@ -79,10 +79,10 @@ def perform(conn: Any, differences: list[Difference], note: Callable[[str], None
                 raise
             except DatabaseTrouble as trouble:
                 raise MigrationError(
-                    f"{difference.said}, and `{statement}` fails: {trouble}{_detail(trouble)}:"
+                    f"{difference.what}, and `{statement}` fails: {trouble}{_detail(trouble)}:"
                     " remove what it says is in the way, then migrate"
                 ) from None
-        note(f"repaired: {difference.said}")
+        note(f"repaired: {difference.what}")
 
 
 def try_out(conn: Any) -> None:

@@ -39,14 +39,14 @@ class Difference(NamedTuple):
     `fix` is what only a person may decide to run. `theirs` is a rule that somebody has added: it may refuse what we
     write, or was made so that it does not."""
 
-    said: str
+    what: str
     statements: tuple[str, ...] = ()
     fix: str = ""
     theirs: bool = False
 
     @property
     def sentence(self) -> str:
-        return f"{self.said}: change that with `{self.fix}`, then migrate" if self.fix else self.said
+        return f"{self.what}: change that with `{self.fix}`, then migrate" if self.fix else self.what
 
 
 def present(conn: Any, tables: Iterable[str]) -> Catalogue:
@@ -78,21 +78,13 @@ def made_by_each(conn: Any, files: Iterable[SchemaFile]) -> dict[str, Catalogue]
 
 def _for_scratch(text: str) -> str:
     """The migration, about temporary tables. One of those cannot be unlogged, too."""
-    for ours, theirs in (
-        ("public.", "pg_temp."),
-        ("'public'", "pg_my_temp_schema()::regnamespace::text"),
-        ("create unlogged table", "create table"),
-    ):
-        text = text.replace(ours, theirs)
-    return text
+    text = text.replace("public.", "pg_temp.").replace("'public'", "pg_my_temp_schema()::regnamespace::text")
+    return text.replace("create unlogged table", "create table")
 
 
 def together(added: dict[str, Catalogue]) -> Catalogue:
     """What all of these migrations make."""
-    whole: Catalogue = {}
-    for each in added.values():
-        whole |= each
-    return whole
+    return {key: part for parts in added.values() for key, part in parts.items()}
 
 
 def name_of(part: Part) -> str:

@@ -26,11 +26,8 @@ def changed(
 ) -> Iterator[Difference]:
     """Of the columns of the table, or of `only` those, what is not as it should be."""
     have = of_table(present, table, "column")
-    if (
-        have
-        and present[table, "table", table].detail["unlogged"]
-        and not wanted[table, "table", table].detail["unlogged"]
-    ):
+    is_unlogged, may_be = (each[table, "table", table].detail["unlogged"] for each in (present, wanted))
+    if is_unlogged and not may_be:
         yield Difference(f"table {table} is emptied by a crash", (f"alter table public.{table} set logged",))
     for column in of_table(wanted, table, "column").values():
         there = have.get(column.name)
@@ -38,11 +35,10 @@ def changed(
             continue
         if there is None:
             added = _addition(column)
-            said = f"column {column.name} of {table} is missing"
+            what = f"column {column.name} of {table} is missing"
             # Where the table was ours the values are gone, too: a person may have a backup.
-            yield (
-                Difference(said, (added,)) if only is not None else Difference(f"{said}, with its values", fix=added)
-            )
+            is_new = only is not None
+            yield Difference(what, (added,)) if is_new else Difference(f"{what}, with its values", fix=added)
         elif there.detail["generated"] == "v":
             fix = f"alter table public.{table} rename column {column.name} to {column.name}_before"
             yield Difference(f"column {column.name} of {table} is computed and cannot be written", fix=fix)
@@ -53,7 +49,7 @@ def changed(
                 continue
             statements = _statements(there, column, using, holds)
             if statements:
-                yield Difference(_said(there, column), tuple(statements))
+                yield Difference(_what(there, column), tuple(statements))
 
 
 def key_columns(wanted: Catalogue, table: str) -> list[str]:
@@ -96,20 +92,19 @@ def _refused(there: Part, column: Part) -> Difference:
     alter = f"alter column {name}"
     # A uuid is no number: only another name makes room for ours.
     is_castable = want not in ("integer", "bigint", "boolean", "bytea") or there.detail["category"] in "SNB"
-    fix = f"alter table public.{there.table} {alter} drop default, {alter} type {want} using {value}"
-    if not is_castable:
-        fix = f"alter table public.{there.table} rename column {name} to {name}_before"
+    cast = f"{alter} drop default, {alter} type {want} using {value}"
+    fix = f"alter table public.{there.table} {cast if is_castable else f'rename column {name} to {name}_before'}"
     return Difference(f"column {name} of {there.table} is {there.detail['type']} and must be {want}", fix=fix)
 
 
-def _said(there: Part, column: Part) -> str:
+def _what(there: Part, column: Part) -> str:
     have, want = there.detail, column.detail
-    said = f"column {there.name} of {there.table}"
+    what = f"column {there.name} of {there.table}"
     if have["type"] != want["type"]:
-        return f"{said} is {have['type']} instead of {want['type']}"
+        return f"{what} is {have['type']} instead of {want['type']}"
     if have["not_null"] != want["not_null"]:
-        return f"{said} {'allows no null' if have['not_null'] else 'allows null'}"
-    return f"{said} has another default"
+        return f"{what} {'allows no null' if have['not_null'] else 'allows null'}"
+    return f"{what} has another default"
 
 
 def _statements(there: Part, column: Part, using: str, holds: Holds) -> list[str]:

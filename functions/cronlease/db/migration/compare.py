@@ -79,20 +79,20 @@ def _strangers(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Di
         drop = _drop(part)
         if part.kind == "index" or part.detail["type"] in "pu":
             if _is_unique(part) and touched and not _is_wider(part, wanted):
-                said = f"{part.kind} {part.name} of {table} forbids what we write: {part.detail['text']}"
-                yield Difference(said, fix=drop, theirs=True)
+                what = f"{part.kind} {part.name} of {table} forbids what we write: {part.detail['text']}"
+                yield Difference(what, fix=drop, theirs=True)
         elif part.detail["type"] == "c" and "last_status" in touched:
             yield Difference(f"{part.name} of {table} limits last_status: {part.detail['text']}", (drop,))
         elif touched - (_DECLARED if table == "refresh_schedule" else set()):
-            said = f"constraint {part.name} of {table} may refuse what we write: {part.detail['text']}"
-            yield Difference(said, fix=drop, theirs=True)
+            what = f"constraint {part.name} of {table} may refuse what we write: {part.detail['text']}"
+            yield Difference(what, fix=drop, theirs=True)
     for part in of_table(present, table, "column").values():
         detail = part.detail
         has_value = detail["default"] or detail["identity"] or detail["generated"]
         if part.name not in ours and detail["not_null"] and not has_value:
-            said = f"column {part.name} of {table} must have a value, which we do not know"
+            what = f"column {part.name} of {table} must have a value, which we do not know"
             yield Difference(
-                said, fix=f"alter table public.{table} alter column {name_of(part)} drop not null", theirs=True
+                what, fix=f"alter table public.{table} alter column {name_of(part)} drop not null", theirs=True
             )
 
 
@@ -138,7 +138,7 @@ def _keys(present: Catalogue, wanted: Catalogue, table: str, holds: Holds, only:
 def _added_key(key: Part, name: str, deferrable: list[Part], holds: Holds) -> Difference:
     table, columns = key.table, key.detail["columns"]
     place, listed = f"public.{table}", ", ".join(columns)
-    said = f"{listed} of {table} is not unique by a constraint"
+    what = f"{listed} of {table} is not unique by a constraint"
     for column in columns:
         if holds(table, f"{column} is null"):
             fix = f"delete from {place} where {column} is null"  # noqa: S608 (names of ours)
@@ -150,7 +150,7 @@ def _added_key(key: Part, name: str, deferrable: list[Part], holds: Holds) -> Di
         return Difference(f"{listed} of {table} is the same in several rows", fix=fix)
     how = "primary key" if name == key.name and key.detail["type"] == "p" else "unique"
     drops = tuple(_drop(each) for each in deferrable)
-    return Difference(said, (*drops, f"alter table {place} add constraint {name} {how} ({listed})"))
+    return Difference(what, (*drops, f"alter table {place} add constraint {name} {how} ({listed})"))
 
 
 def _half_locks(have: dict[str, Part], holds: Holds) -> Iterator[Difference]:
@@ -175,21 +175,13 @@ def _rules(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Differ
         if there is None:
             yield Difference(f"{part.kind} {part.name} of {table} is missing", (_creation(part),))
         elif there.detail["text"].removesuffix(" NOT VALID") != part.detail["text"]:
-            said = f"{part.kind} {part.name} of {table} is another one"
-            yield Difference(said, (_drop(there), _creation(part)))
+            what = f"{part.kind} {part.name} of {table} is another one"
+            yield Difference(what, (_drop(there), _creation(part)))
         elif not there.detail["valid"]:
-            said, statements = _awake(there, part)
-            yield Difference(said, statements)
-
-
-def _awake(there: Part, part: Part) -> tuple[str, tuple[str, ...]]:
-    place = f"public.{part.table}"
-    said = f"{part.kind} {part.name} of {part.table} is not in force"
-    if part.kind == "constraint":
-        return said, (f"alter table {place} validate constraint {part.name}",)
-    if part.kind == "trigger":
-        return said, (f"alter table {place} enable trigger {part.name}",)
-    return said, (_drop(there), _creation(part))
+            what = f"{part.kind} {part.name} of {part.table} is not in force"
+            verb = {"constraint": "validate", "trigger": "enable"}.get(part.kind)
+            alter = f"alter table public.{table} {verb} {part.kind} {part.name}"
+            yield Difference(what, (alter,) if verb else (_drop(there), _creation(part)))
 
 
 def _drop(part: Part) -> str:
