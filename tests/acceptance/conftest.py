@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,10 +54,17 @@ class Serve(Protocol):
     def __call__(self, dsn: str | None, *, target: str = ..., source: Path = ..., **environment: str) -> Served: ...
 
 
+# A hundred ports for each worker, below those that the system hands out: between the moment a port is found free and
+# the moment a server binds it, nobody else may get it.
+_FIRST_PORT = 10_000 + os.getpid() % 200 * 100
+_ports = cycle(range(_FIRST_PORT, _FIRST_PORT + 100))
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    for port in _ports:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("a cycle does not end")
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

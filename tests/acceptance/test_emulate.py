@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from cronlease.cli.main import main
+from tests.acceptance.conftest import free_port
 
 HIT = re.compile(r"^\d\d:\d\d:\d\d  #\d+ +(\d{3}|---)  (ok|skipped|not ok|no) +(\w+) +\d+\.\d{3} s")
 
@@ -30,10 +31,7 @@ def data_dir(place: Path) -> Path:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+    return free_port()
 
 
 @contextmanager
