@@ -138,10 +138,7 @@ BESIDE_THE_SESSION = (
 def test_a_rollback_under_the_session_is_never_a_commit(
     room: Room, way: Callable[[Session], None], is_async: bool
 ) -> None:
-    if is_async:
-        outcome = run_async(room, lambda session: session.run_sync(way))
-    else:
-        outcome = run_plain(room, way)
+    outcome = run_async(room, lambda session: session.run_sync(way)) if is_async else run_plain(room, way)
     assert prices(room) == [], outcome
 
 

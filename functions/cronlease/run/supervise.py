@@ -16,6 +16,7 @@ from cronlease.db.connection import Database
 from cronlease.observe.logs import log
 from cronlease.process.shutdown import process
 from cronlease.run.blocks import Blocks
+from cronlease.run.containment import contain_tasks
 from cronlease.run.heartbeat import Heartbeat
 from cronlease.run.lease import Lease
 from cronlease.run.raised import contained, text_of
@@ -104,6 +105,7 @@ async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None
 
 async def _contained(job: Callable[[Any], Any], run: Any) -> None:
     """The job on the event loop, which sys.exit() and its like would end, and every other run with it."""
+    contain_tasks()
     try:
         await job(run)
     except (SystemExit, KeyboardInterrupt) as raised:
