@@ -200,9 +200,13 @@ class Database:
 
 
 def _log_notice(notice: psycopg.errors.Diagnostic) -> None:
-    """Our functions warn of a frozen run, and of who must end it, beside their answer."""
+    """Our functions warn of a frozen run, and of who must end it, and of args that nobody can read, beside their
+    answer."""
     if notice.sqlstate == "CL005":
         log(logging.WARNING, f"A run stood still: {notice.message_primary}", action="frozen_run")
+    elif notice.sqlstate == "CL006":
+        text = f"Passed over a schedule: {notice.message_primary}; correct its row in refresh_schedule"
+        log(logging.WARNING, text, action="args_unreadable")
 
 
 async def _close(conn: AsyncConnection[Any]) -> None:

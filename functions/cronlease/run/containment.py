@@ -40,8 +40,8 @@ class _TaskFactory:
 
 
 class Contained(Coroutine[Any, Any, Any]):
-    """A coroutine in all but what it raises. Awaiting it in another one would do the same, but warn of a coroutine that
-    was never awaited where its task is cancelled before the first step."""
+    """A coroutine in all but what it raises. One that awaits it would do the same, but where a task is cancelled before
+    its first step Python would warn of a coroutine that was never awaited."""
 
     def __init__(self, coro: Any) -> None:
         self._coro = coro
