@@ -40,7 +40,7 @@ class _TaskFactory:
 
 
 class Contained(Coroutine[Any, Any, Any]):
-    """A coroutine in all but what it raises. One that awaits it would do the same, but where a task is cancelled before
+    """A coroutine in all but what it raises. One that awaits it would do, too, but where a task is cancelled before
     its first step Python would warn of a coroutine that was never awaited."""
 
     def __init__(self, coro: Any) -> None:

@@ -19,6 +19,7 @@ from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutsi
 from cronlease.observe import telemetry
 from cronlease.run.blocks import Blocks
 from cronlease.run.lease import Lease
+from cronlease.run.raised import text_of
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -52,15 +53,18 @@ class Transaction:
         self._asked_at = 0.0
 
     async def __aenter__(self) -> "AsyncConnection":
-        patience = self._blocks.patience(self._lease.limits)
-        self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
-        lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
+        with self._explained("it could not be entered"):
+            patience = self._blocks.patience(self._lease.limits)
+            self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
+            lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
         return lent
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._leave()
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._leave(error)
         try:
-            if kind is None:
+            if kind is not None:
+                return
+            with self._explained("it could not be left"):
                 last = self._last_word()
                 with self._span():
                     with self._inside():
@@ -70,23 +74,26 @@ class Transaction:
                 self._committed(answer)
         finally:
             self._lease.leave_block()
-            self._blocks.fenced = None
+            self._blocks.fenced = self._blocks.open = None
             await self._fenced.__aexit__(None, None, None)
 
     def __enter__(self) -> "Connection":
-        conn = self._database.connect()
-        try:
-            send_sync(conn, self._opening())
-            lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
-            return lent
-        except BaseException:
-            conn.close()
-            raise
+        with self._explained("it could not be entered"):
+            conn = self._database.connect()
+            try:
+                send_sync(conn, self._opening())
+                lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
+                return lent
+            except BaseException:
+                conn.close()
+                raise
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._leave()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._leave(error)
         try:
-            if kind is None:
+            if kind is not None:
+                return
+            with self._explained("it could not be left"):
                 last = self._last_word()
                 with self._span():
                     with self._inside():
@@ -96,7 +103,7 @@ class Transaction:
                 self._committed(answer)
         finally:
             self._lease.leave_block()
-            self._blocks.fenced = None
+            self._blocks.fenced = self._blocks.open = None
             self._conn.close()
 
     def _opening(self) -> str:
@@ -125,15 +132,33 @@ class Transaction:
         self._conn, self._id = conn, transaction
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
-        self._blocks.fenced = conn
+        self._blocks.fenced, self._blocks.open = conn, self._name
         self._lease.enter_block()
         self._lent = lend(conn, self._name)
         return self._lent
 
-    def _leave(self) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         self._blocks.held -= 1
-        self._blocks.broken |= is_idle(self._conn)
+        if is_idle(self._conn):
+            self._blocks.broken = self._name
+        if isinstance(error, GeneratorExit):
+            self._blocks.abandoned = f"the generator that held {self._name} was closed while the block was open"
+        if error is not None:
+            self._explain("its block raised", error)
         self._lent.leave()
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """A job may catch what is raised here and go on: then the end of the run says what it was."""
+        try:
+            yield
+        except BaseException as error:
+            self._explain(what, error)
+            raise
+
+    def _explain(self, what: str, error: BaseException) -> None:
+        if self._finish is not None:
+            self._blocks.uncommitted = f"{what}, {text_of(error)}"
 
     def _fence(self) -> Query[str]:
         return assert_lease(self._lease.function, self._lease.request_id, self._lease.fence)
@@ -175,10 +200,10 @@ class Transaction:
         return answer
 
     def _left_outside(self) -> LeftOutside:
-        self._blocks.broken = True
+        self._blocks.broken = self._name
         return LeftOutside(
-            f"{self._name} was left outside the transaction that it opened: what the job committed by itself stands,"
-            " everything else was rolled back. Leave commit and rollback to the block, also on the raw pgconn"
+            f"{self._name} was left outside the transaction that it opened: leave commit and rollback to the block,"
+            " also on the raw pgconn"
         )
 
     def _span(self) -> telemetry.Span:
