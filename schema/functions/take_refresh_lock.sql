@@ -62,6 +62,8 @@ begin
   if reason is not null then
     return;
   end if;
+  -- Its lease has run out: whoever has the row all the same has it until another time.
+  locked_until := null;
 
   if v_id is null then
     raise exception 'there is no schedule named "%": create it with ensure_schedule', p_function_name
@@ -134,7 +136,7 @@ begin
   if reason is not null then
     -- Most often another hit claimed the row, and perhaps finished, since it was read.
     locked_by := v_row.locked_by;
-    locked_until := nullif(v_row.locked_until, 'infinity');
+    locked_until := case when v_row.locked_until > v_now then nullif(v_row.locked_until, 'infinity') end;
     next_run_at := nullif(v_row.next_run_at, 'infinity');
     return;
   end if;

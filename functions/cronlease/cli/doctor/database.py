@@ -168,7 +168,7 @@ def _backends(conn: "Connection[Any]") -> Iterator[Finding]:
     """Those that keep every hit of a schedule away for longer than a claim or a lease lasts."""
     found = blocking_backends(conn)
     for each in found:
-        what = "its row" if each.holds == "row" else "the advisory lock of a claim"
+        what = "its row" if each.holds_row else "the advisory lock of a claim"
         said = f'every hit of "{each.function_name}" is skipped as locked: {what} is held by {description(each)}'
         yield warning("backends", said, how_to_end(each))
     if not found:
