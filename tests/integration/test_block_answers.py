@@ -202,3 +202,22 @@ def test_a_run_that_lost_its_lease_answers_for_its_blocks_only(room: Room) -> No
     assert outcome.status is Status.ABANDONED
     assert outcome.error == "this run lost its lease: nothing was written in its blocks"
     assert effects(room) == [1]
+
+
+@pytest.mark.parametrize(
+    ("statement", "setting"),
+    [
+        ("set role pg_monitor", "role"),
+        ("set client_encoding to sql_ascii", "client_encoding"),
+        ("set datestyle to german", "datestyle"),
+    ],
+)
+def test_a_block_that_fails_for_a_changed_setting_names_it(room: Room, statement: str, setting: str) -> None:
+    def job(run: Run) -> None:
+        with run.commit() as conn:
+            conn.execute(INSERT)
+            conn.execute(statement)
+
+    error = failed(room, job)
+    assert f"; the job changed {setting} of its session in run.commit(), let it reset that" in error
+    assert effects(room) == []

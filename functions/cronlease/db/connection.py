@@ -31,11 +31,24 @@ POOL_SIZE = 8
 _KEPT_FROM_JOBS = 2
 _KEPT_FOR_ENDS = 1
 _PREPARE_AFTER = 2
+_REPORTED = {
+    b"session_authorization": "session_authorization",
+    # The role itself is not reported.
+    b"is_superuser": "role",
+    b"client_encoding": "client_encoding",
+    b"DateStyle": "datestyle",
+    b"IntervalStyle": "intervalstyle",
+}
 
 
 def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
     """Whether the connection is open and in no transaction."""
     return conn.info.transaction_status == TransactionStatus.IDLE
+
+
+def reported_settings(conn: AsyncConnection[Any] | Connection[Any]) -> dict[str, bytes | None]:
+    """What of its session the server has told without being asked: who is connected, and how it reads and writes."""
+    return {words: conn.pgconn.parameter_status(name) for name, words in _REPORTED.items()}
 
 
 def cut(conn: AsyncConnection[Any] | Connection[Any]) -> None:

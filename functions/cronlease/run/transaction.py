@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from cronlease.db.ask import ask, ask_sync, send, send_sync
-from cronlease.db.connection import Database, is_idle
+from cronlease.db.connection import Database, is_idle, reported_settings
 from cronlease.db.functions import Finish, assert_lease, only_in, renew_refresh_lock
 from cronlease.db.guard import lend
 from cronlease.db.queries import Query
-from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
+from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside, NotPermitted, Unreadable
 from cronlease.observe import telemetry
 from cronlease.run.blocks import Blocks
 from cronlease.run.lease import Lease
@@ -50,6 +50,8 @@ class Transaction:
         self._conn: Any = None
         self._lent: Any = None
         self._id = ""
+        self._settings: dict[str, bytes | None] = {}
+        self._changed = ""
         self._asked_at = 0.0
 
     async def __aenter__(self) -> "AsyncConnection":
@@ -129,7 +131,7 @@ class Transaction:
         )
 
     def _entered(self, conn: Any, transaction: str) -> Any:
-        self._conn, self._id = conn, transaction
+        self._conn, self._id, self._settings = conn, transaction, reported_settings(conn)
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
         self._blocks.fenced, self._blocks.open = conn, self._name
@@ -139,6 +141,9 @@ class Transaction:
 
     def _leave(self, error: BaseException | None) -> None:
         self._blocks.held -= 1
+        # Before the last question: an error in it takes the changes back.
+        settings = reported_settings(self._conn)
+        self._changed = ", ".join(name for name, value in self._settings.items() if value != settings[name])
         if is_idle(self._conn):
             self._blocks.broken = self._name
         if isinstance(error, GeneratorExit):
@@ -184,6 +189,13 @@ class Transaction:
             yield
         except LeaseLost as lost:
             raise self._left_outside() from lost
+        except (NotPermitted, Unreadable) as trouble:
+            # The same session was permitted to ask, and could be read, until the job had it.
+            what = (
+                f"the job changed {self._changed} of its session" if self._changed else "if the job changed its role"
+            )
+            text = f"{trouble}; {what} in {self._name}, let it reset that before it leaves the block"
+            raise type(trouble)(text) from trouble
 
     @contextmanager
     def _confirmed(self) -> Iterator[None]:
