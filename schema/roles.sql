@@ -51,8 +51,9 @@ grant execute on function
   public.read_refresh_status,
   public.opening_fingerprint
 to cronlease_runner;
-grant select on public.refresh_rows, public.refresh_holders, public.live_runs, public.abandoned_runs
-to cronlease_runner;
+grant select
+  on public.refresh_rows, public.refresh_holders, public.refresh_prepared, public.live_runs, public.abandoned_runs
+  to cronlease_runner;
 
 -- The job's own tables. An opening is closed, never deleted; to forget a source is the operator's.
 grant select, insert, update on public.opening_signals, public.opening_sources to cronlease_runner;

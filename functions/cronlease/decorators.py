@@ -18,7 +18,7 @@ from cronlease.cadence import Every, duration
 from cronlease.job import Job
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.triggers import serving
-from cronlease.triggers.http import Door
+from cronlease.triggers.http import HttpTrigger
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,18 +42,18 @@ def scheduled(
     def decorate(function: Any) -> Any:
         job, settings = _registered(function, function.__name__, lease, every, backoff, has_row=True)
         try:
-            door = Door(job, settings)
+            trigger = HttpTrigger(job, settings)
         except SettingsError as error:
             raise SystemExit(f"cronlease cannot start {job.name}: {error}") from None
-        serving.when_forked(job.name, door.say_served)
+        serving.when_forked(job.name, trigger.say_served)
 
         @functions_framework.aio.http
         @functools.wraps(function)
         async def target(request: Request) -> Response:
-            return await door.answer(request)
+            return await trigger.answer(request)
 
         served: Any = target
-        served.door = door
+        served.trigger = trigger
         return served
 
     return decorate if function is None else decorate(function)

@@ -82,7 +82,8 @@ class Outcome(NamedTuple):
             "request_id": str(self.request_id),
         }
         if self.skipped is SkipReason.LOCKED:
-            body["locked_until"] = _time(self.locked_until)
+            if self.locked_until is not None:
+                body["locked_until"] = _time(self.locked_until)
         elif self.skipped is SkipReason.NOT_DUE:
             body["next_run_at"] = _time(self.next_run_at)
         elif self.skipped is None:

@@ -1,5 +1,6 @@
 -- Claims the oldest due row of these actions for one run, or says when there will be one. The rows are found by
--- plain reads; each race is decided by take_refresh_lock, and a row that somebody else is claiming is passed.
+-- plain reads; each race is decided by take_refresh_lock, and a row that somebody else is claiming is passed, as is
+-- one whose args nobody could read.
 -- Null actions are all there are. The same request asking again gets the row that it holds. For claim_due_refresh.
 create or replace function public.take_due_refresh(
   p_request_id uuid,
@@ -48,6 +49,7 @@ declare
   v_next record;
   v_holds boolean;
   v_tried integer := 0;
+  v_unreadable integer := 0;
   v_overdue boolean;
 begin
   acquired := false;
@@ -130,8 +132,9 @@ begin
       overdue_name := v_next.function_name;
       overdue_holder := locked_by;
     end if;
-    -- Another dispatcher is claiming this row, or has; the next one may be free.
+    -- Another dispatcher is claiming this row, or has, or its args cannot be read; the next one may be free.
     v_tried := v_tried + 1;
+    v_unreadable := v_unreadable + (reason = 'schedule_read_error')::integer;
     exit when v_tried >= 1000;
     v_after[v_next.place] := v_next.at;
     v_after_id[v_next.place] := v_next.id;
@@ -140,7 +143,7 @@ begin
   locked_by := null;
   locked_until := null;
   next_run_at := null;
-  if v_tried > 0 or v_holds then
+  if v_tried > v_unreadable or v_holds then
     reason := 'locked';
     due_in := '0';
     return;

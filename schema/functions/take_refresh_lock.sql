@@ -62,6 +62,8 @@ begin
   if reason is not null then
     return;
   end if;
+  -- Its lease has run out: whoever has the row all the same has it until another time.
+  locked_until := null;
 
   if v_id is null then
     raise exception 'there is no schedule named "%": create it with ensure_schedule', p_function_name
@@ -122,11 +124,19 @@ begin
   then
     -- This request has had its run, and a request is one run: ask with another.
     reason := 'locked';
+  elsif reason is null and v_row.locked_by is distinct from p_request_id::text then
+    -- Whoever is granted a lease must be able to read what it is to do. A person must correct the row.
+    v_mistake := public.args_mistake(p_args => v_row.args);
+    if v_mistake is not null then
+      raise warning 'the args of "%" cannot be read, so it does not run: %', p_function_name, v_mistake
+        using errcode = 'CL006';
+      reason := 'schedule_read_error';
+    end if;
   end if;
   if reason is not null then
     -- Most often another hit claimed the row, and perhaps finished, since it was read.
     locked_by := v_row.locked_by;
-    locked_until := nullif(v_row.locked_until, 'infinity');
+    locked_until := case when v_row.locked_until > v_now then nullif(v_row.locked_until, 'infinity') end;
     next_run_at := nullif(v_row.next_run_at, 'infinity');
     return;
   end if;

@@ -1,7 +1,9 @@
 """The real job, with one more kind of feed: one that kills the process that reads it. Also a job that does so."""
 
+import asyncio
 import os
 import signal
+import sys
 
 from cronlease import Run, scheduled
 from opening_signals import feeds, job
@@ -34,3 +36,11 @@ async def refresh_opening_signals(run: Run) -> None:
 @scheduled
 async def die(run: Run) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@scheduled
+async def leave(run: Run) -> None:
+    async def exits() -> None:
+        sys.exit(3)
+
+    await asyncio.gather(exits())

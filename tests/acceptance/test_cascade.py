@@ -36,3 +36,11 @@ def test_a_request_that_a_run_sends_is_skipped(room: Room, serve: Serve) -> None
     assert answer["status"] == "success", answer
     assert answer["hint"] == "spawned spawned"
     assert room.query("select function_name from refresh_runs") == [("echo",)]
+
+
+def test_a_request_whose_mark_is_empty_or_0_is_not_spawned(room: Room, serve: Serve) -> None:
+    served = serve(room.dsn)
+    room.query("create table effect (id uuid)")
+    for mark, skipped in (("", False), ("0", False), ("1", True)):
+        answer = served.hit(json={"force": True}, headers={"X-Cronlease-Spawned": mark}).json()
+        assert answer["skipped"] is skipped, answer

@@ -361,6 +361,7 @@ def test_a_runner_and_a_reader_are_told_what_they_cannot_see(doctor: Doctor, roo
     unseen = {
         "schema": ("warning", denied.format("the migrations", "cronlease_migrations")),
         "cadences": ("warning", denied.format("it", "refresh_schedule")),
+        "args": ("warning", denied.format("it", "refresh_schedule")),
     }
     runner, reader = (make_conninfo(room.dsn, options=f"-c role=cronlease_{who}") for who in ("runner", "reader"))
     assert doctor.finds(DATABASE_URL=runner) == unseen

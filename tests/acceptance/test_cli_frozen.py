@@ -59,6 +59,34 @@ def test_a_holder_that_stands_still_is_told_and_unlocked(
     assert cronlease.says_quickly("recover", "--all") == "no lease has run out\n"
 
 
+def test_a_prepared_transaction_that_has_the_row_is_named_with_what_ends_it(
+    cronlease: Shell, dsn: str, conn: psycopg.Connection
+) -> None:
+    if conn.execute("show max_prepared_transactions").fetchone() == ("0",):
+        pytest.skip("the server has max_prepared_transactions = 0")
+    schedule(conn)
+    held = (request := uuid4()), acquire(conn, request).fence
+    gid = f"it's {request}"
+    with psycopg.connect(dsn, autocommit=True) as holder:
+        holder.execute("begin")
+        holder.execute("select assert_lease('job', %s, %s)", held)
+        holder.pgconn.exec_(f"prepare transaction 'it''s {request}'".encode())
+    fix = f"`rollback prepared 'it''s {request}'` as "
+    try:
+        assert fix in cronlease.says_quickly("explain", "job")
+        (found,) = warnings(cronlease, "backends")
+        assert fix in found
+        status, _, err = cronlease.quickly("schedule", "unlock", "job", "--yes")
+        assert status != 0
+        assert fix in err
+        _, _, err = cronlease.quickly("recover", "--all")
+        assert fix in err
+    finally:
+        conn.execute(f"rollback prepared 'it''s {request}'")
+    assert gid not in cronlease.says_quickly("explain", "job")
+    assert "can never write again" in cronlease.says_quickly("schedule", "unlock", "job", "--yes")
+
+
 def test_a_stranger_with_the_lock_of_a_claim_is_named(cronlease: Shell, dsn: str, room: Room) -> None:
     room.query("select ensure_schedule('job')")
     with psycopg.connect(dsn, autocommit=True) as stranger:

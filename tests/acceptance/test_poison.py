@@ -82,3 +82,11 @@ def test_a_source_that_kills_the_process_is_left_alone_and_the_others_are_stored
         ("abandoned",),
         ("partial",),
     ]
+
+
+def test_a_task_that_calls_exit_fails_its_run_and_the_process_serves_on(serve: Serve, room: Room) -> None:
+    served = serve(room.dsn, target="leave", source=POISON)
+    for _ in range(2):
+        answer = served.hit(json={"force": True})
+        assert (answer.status_code, answer.json()["status"]) == (500, "failed")
+        assert "sys.exit()" in answer.json()["error"]

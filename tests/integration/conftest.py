@@ -1,4 +1,4 @@
-"""The room on a real database: `enter` runs one hit of a job, as a door would."""
+"""The room on a real database: `enter` runs one hit of a job, as a trigger would."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The run-due door on a real database: what is due is run, by exactly one dispatcher, and no row stops another."""
+"""The run-due trigger on a real database: what is due is run, by exactly one dispatcher, and no row stops another."""
 
 import asyncio
 import functools

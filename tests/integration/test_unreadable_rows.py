@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,9 @@ def test_args_that_cannot_be_read_leave_no_lease(room: Room, tmp_path: Path, cha
         # The second time on a prepared connection.
         for _ in range(2):
             assert (await hits.hit()).skipped is SkipReason.SCHEDULE_READ_ERROR
-            assert await freed(room)
-        found = await Dispatcher({NAME: hits.job}, hits.database, hits.settings).one()
-        assert found.outcome is not None
-        assert found.outcome.skipped is SkipReason.SCHEDULE_READ_ERROR
-        assert await freed(room)
+            assert room.row("locked_by, fence") == (None, 1), "no lease was granted"
+        # A run of a version that granted one.
+        room.query(f"update refresh_runs set {changes}")
         document = await hits.database.ask(read_refresh_status())
         shown = [run["args"] for run in document["runs"]]
         assert {"unreadable"} in [set(args) for args in shown]
@@ -76,6 +75,33 @@ def test_args_that_cannot_be_read_leave_no_lease(room: Room, tmp_path: Path, cha
     for verb in (["status"], ["runs"], ["explain", NAME], ["schedule", "show", NAME], ["schedule", "list"]):
         assert shell.quickly(*verb)[0] == 0, shell.quickly(*verb)
         assert shell.quickly(*verb, "--json")[0] == 0
+
+
+@pytest.mark.parametrize("changes", ROWS.values(), ids=ROWS)
+def test_a_dispatcher_passes_over_args_that_cannot_be_read_and_names_the_row(
+    room: Room, changes: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act() -> None:
+        hits = Hits(room.dsn)
+        room.query(f"select schedule_action(name, '{NAME}') from unnest(array['bad', 'good']) name")
+        room.query(f"update refresh_schedule set next_run_at = now() - interval '1 h', {changes}")
+        room.query("update refresh_schedule set next_run_at = now(), args = '{}' where function_name = 'good'")
+        job = hits.job._replace(has_row=False)
+        dispatcher = Dispatcher({NAME: job}, hits.database, hits.settings)
+        report = await dispatcher.run_due()
+        assert [outcome.function for outcome in report.ran] == ["good"]
+        assert (report.failed, report.reason) == ((), None)
+        # Nothing else is due, so there is nothing to ask for again without a pause.
+        assert (await dispatcher.one()).due_in != timedelta(0)
+        await hits.database.close()
+
+    asyncio.run(act())
+    assert room.query("select locked_by, fence from refresh_schedule where function_name = 'bad'") == [(None, 0)]
+    assert 'the args of "bad" cannot be read' in caplog.text
+    doctor = json.loads(Shell(room.dsn, Path()).quickly("doctor", "--json")[1])
+    (finding,) = [each for each in doctor["findings"] if each["check"] == "args"]
+    assert finding["level"] == "broken"
+    assert finding["said"].endswith("cannot be read: bad")
 
 
 def test_a_time_that_cannot_be_read_is_no_500(room: Room) -> None:

@@ -28,6 +28,7 @@ RUNNER = (
     # And what claim_due_refresh needs; only the backends of one's own role can be ended.
     "select public.take_due_refresh(gen_random_uuid(), '5m', null, null, '1h', null, '', null, null)",
     "select pid from public.refresh_holders",
+    "select gid from public.refresh_prepared",
     "select public.end_refresh_holder('held')",
     # A job may ask for the lock of a claim.
     "select pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), 1)",

@@ -124,7 +124,8 @@ def test_a_run_that_did_not_say_how_long_it_takes_is_never_ended(dsn: str, conn:
     expire(conn)
     with frozen(dsn, held) as holder:
         conn.execute("update public.refresh_runs set started_at = started_at - interval '1 year'")
-        assert acquire(conn, uuid4()).reason == "locked"
+        skipped = acquire(conn, uuid4())
+        assert (skipped.reason, skipped.locked_until) == ("locked", None), "its lease ended before"
         assert claim_due(conn).reason == "locked"
         holder.execute("select 1")
 

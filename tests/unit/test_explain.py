@@ -76,6 +76,8 @@ def test_a_run_that_stands_still_is_told_with_what_ends_it() -> None:
     assert told(may_end=False).endswith(by_hand)
     assert "(cronlease);" in told(waits_for_client=None, since=None), "what this role may not see is not said"
     assert "which has been at work since" in told(waits_for_client=False)
+    then = said(past("running"), backends=[backend()], **row)[-1]
+    assert then == "It is due, and no hit can run it before that has ended."
     claim = said(backends=[backend(holds="claim", overdue_at=None)])[2]
     assert claim.startswith("Every hit is skipped as locked, because the advisory lock of a claim is held by backend")
     assert claim.endswith(by_hand)

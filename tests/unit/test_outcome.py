@@ -46,6 +46,7 @@ def test_a_skip_is_ok_and_says_when_it_will_pass() -> None:
     locked = Outcome("f", uuid4(), skipped=SkipReason.LOCKED, locked_until=MOMENT).as_json()
     assert (locked["ok"], locked["skipped"], locked["reason"]) == (True, True, "locked")
     assert locked["locked_until"] == "2026-11-16T12:00:00+00:00"
+    assert "locked_until" not in Outcome("f", uuid4(), skipped=SkipReason.LOCKED).as_json()
     not_due = Outcome("f", uuid4(), skipped=SkipReason.NOT_DUE, next_run_at=MOMENT, hint="h").as_json()
     assert not_due["next_run_at"] == "2026-11-16T12:00:00+00:00"
     assert not_due["hint"] == "h"

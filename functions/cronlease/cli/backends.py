@@ -16,7 +16,8 @@ _ask = questions_of(__file__)
 
 class Backend(NamedTuple):
     """It holds the `row` in a fenced transaction after its lease, or the advisory lock of a `claim`. What it waits
-    for and since when is None where this role may not see it."""
+    for and since when is None where this role may not see it. A `prepared` transaction holds the row, too, under its
+    gid and without a process."""
 
     function_name: str
     holds: str
@@ -28,6 +29,11 @@ class Backend(NamedTuple):
     now: datetime
     overdue_at: datetime | None
     may_end: bool
+    gid: str | None = None
+
+    @property
+    def holds_row(self) -> bool:
+        return self.holds in ("row", "prepared")
 
 
 def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
@@ -41,6 +47,9 @@ def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[
 
 def description(backend: Backend) -> str:
     """Which backend it is, and what it does."""
+    if backend.gid is not None:
+        since = f"{at(backend.since)} ({relative(backend.since, backend.now)})" if backend.since else "before"
+        return f"the transaction {backend.gid!r}, which the role {backend.role} prepared {since}"
     which = f"backend {backend.pid} of the role {backend.role}"
     if backend.application:
         which += f" ({backend.application})"
@@ -52,6 +61,9 @@ def description(backend: Backend) -> str:
 
 def how_to_end(backend: Backend) -> str:
     """What ends it, and from when on that happens by itself."""
+    if backend.gid is not None:
+        literal = "'" + backend.gid.replace("'", "''") + "'"
+        return f"`rollback prepared {literal}` as {backend.role} or as a superuser, in this database, ends it"
     by_hand = f"`select pg_terminate_backend({backend.pid})` as {backend.role} or as a superuser ends it"
     if backend.holds != "row":
         return by_hand

@@ -1,6 +1,7 @@
 -- name: blocking_backends
 -- The backends that stand in the way of a schedule, or of any: those whose fenced transaction has its row locked after
 -- its lease, and those that keep the advisory lock of a claim for longer than a claim takes.
+-- Or the prepared transactions that have its row locked, which no backend has.
 select coalesce(jsonb_agg(to_jsonb(found) order by found.function_name, found.pid), '[]')
 from (
   select
@@ -16,7 +17,8 @@ from (
     (
       pg_has_role(a.usesysid, 'usage')
       or (pg_has_role('pg_signal_backend', 'usage') and not r.rolsuper)
-    ) is true as may_end
+    ) is true as may_end,
+    null as gid
   from (
     select h.function_name, h.pid, 'row' as holds, h.overdue_at
     from public.refresh_holders h
@@ -36,5 +38,9 @@ from (
   where (%(name)s::text is null or b.function_name = %(name)s::text)
     -- A session in no transaction is not claiming anything: it keeps the lock beyond its transactions.
     and (b.holds = 'row' or coalesce(a.xact_start, '-infinity') < clock_timestamp() - interval '2 s')
+  union all
+  select p.function_name, 'prepared', null, 0, p.owner, '', null, p.prepared, clock_timestamp(), false, p.gid
+  from public.refresh_prepared p
+  where %(name)s::text is null or p.function_name = %(name)s::text
   limit 100
 ) found

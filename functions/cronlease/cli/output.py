@@ -100,9 +100,9 @@ def _until(outcome: Outcome) -> str:
     return ""
 
 
-def spawned(door: str, document: dict[str, Any], *, in_json: bool) -> None:
+def spawned(command: str, document: dict[str, Any], *, in_json: bool) -> None:
     """For a process that a run has started: nothing is done, and that is said."""
-    answer(document, f"{door}: skipped, {SkipReason.SPAWNED}: {spawn_guard.HINT}", in_json=in_json)
+    answer(document, f"{command}: skipped, {SkipReason.SPAWNED}: {spawn_guard.HINT}", in_json=in_json)
 
 
 def configure_logs(settings: Settings) -> None:

@@ -31,11 +31,24 @@ POOL_SIZE = 8
 _KEPT_FROM_JOBS = 2
 _KEPT_FOR_ENDS = 1
 _PREPARE_AFTER = 2
+_REPORTED = {
+    b"session_authorization": "session_authorization",
+    # The role itself is not reported.
+    b"is_superuser": "role",
+    b"client_encoding": "client_encoding",
+    b"DateStyle": "datestyle",
+    b"IntervalStyle": "intervalstyle",
+}
 
 
 def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
     """Whether the connection is open and in no transaction."""
     return conn.info.transaction_status == TransactionStatus.IDLE
+
+
+def reported_settings(conn: AsyncConnection[Any] | Connection[Any]) -> dict[str, bytes | None]:
+    """What of its session the server has told without being asked: who is connected, and how it reads and writes."""
+    return {words: conn.pgconn.parameter_status(name) for name, words in _REPORTED.items()}
 
 
 def cut(conn: AsyncConnection[Any] | Connection[Any]) -> None:
@@ -200,9 +213,13 @@ class Database:
 
 
 def _log_notice(notice: psycopg.errors.Diagnostic) -> None:
-    """Our functions warn of a frozen run, and of who must end it, beside their answer."""
+    """Our functions warn of a frozen run, and of who must end it, and of args that nobody can read, beside their
+    answer."""
     if notice.sqlstate == "CL005":
         log(logging.WARNING, f"A run stood still: {notice.message_primary}", action="frozen_run")
+    elif notice.sqlstate == "CL006":
+        text = f"Passed over a schedule: {notice.message_primary}; correct its row in refresh_schedule"
+        log(logging.WARNING, text, action="args_unreadable")
 
 
 async def _close(conn: AsyncConnection[Any]) -> None:

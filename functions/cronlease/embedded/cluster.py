@@ -100,7 +100,8 @@ def server_command(cluster: Path, bin_dir: Path, port: int, *, fsync: bool) -> l
         "logging_collector": "off",
     }
     if not fsync:
-        settings |= {"fsync": "off", "full_page_writes": "off"}
+        # For tests, which also prepare transactions.
+        settings |= {"fsync": "off", "full_page_writes": "off", "max_prepared_transactions": "10"}
     command = [str(program(bin_dir, "postgres")), "-D", str(cluster)]
     return command + [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
 

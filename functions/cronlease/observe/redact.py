@@ -5,7 +5,7 @@ import os
 import re
 from urllib.parse import unquote
 
-_LONGEST_STORED = 2000
+LONGEST_STORED = 2000
 # Every text passes these, also what a stranger sends, so each must take linear time: it starts at a fixed word, and
 # no two attempts read the same stretch. One from "://" ends at the next "/", or takes the whole word.
 _URL_SECRET = re.compile(r"(?<=://)[^\s/@:]*:(?P<rest>\S*)")
@@ -73,7 +73,7 @@ def cut(text: str, most: int) -> str:
 def storable(text: str) -> str:
     """Any text, made fit to be stored and answered: no secret, no NUL, valid Unicode, limited in length."""
     # Cut before, so that a long text costs no more, and after, since *** may be longer than a secret.
-    text = redact(cut(text, 2 * _LONGEST_STORED))[:_LONGEST_STORED].replace("\0", "")
+    text = redact(cut(text, 2 * LONGEST_STORED))[:LONGEST_STORED].replace("\0", "")
     return text.encode("utf-8", "replace").decode()
 
 

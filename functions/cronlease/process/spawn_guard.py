@@ -13,8 +13,13 @@ HINT = "a run started this process or sent this request: it cannot trigger anoth
 
 
 def is_spawned(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether this process was started by a run, or by something that a run started. Empty or 0 is a no."""
-    return (os.environ if environ is None else environ).get(SPAWNED, "").strip() not in ("", "0")
+    """Whether this process was started by a run, or by something that a run started."""
+    return is_marked((os.environ if environ is None else environ).get(SPAWNED, ""))
+
+
+def is_marked(value: str) -> bool:
+    """What the variable or the header says: empty or 0 is a no."""
+    return value.strip() not in ("", "0")
 
 
 def parent(environ: Mapping[str, str] | None = None) -> UUID | None:

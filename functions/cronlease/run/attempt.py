@@ -75,7 +75,10 @@ async def claim(
             claimed = await within(left, _ask_or_create(query, database, settings, rows))
         if claimed.reason != SkipReason.SCHEDULE_READ_ERROR:
             return claimed
-        why = "its `every` is not a band such as 10m..15m: correct the row in refresh_schedule"
+        why = (
+            "its `every` is not a band such as 10m..15m, or its args are not readable (a warning says why):"
+            " correct the row in refresh_schedule"
+        )
     except Contended:
         # Under a stricter isolation level the loser of the race is told by an error; the winner runs.
         return _LOCKED

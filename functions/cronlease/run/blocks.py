@@ -13,21 +13,25 @@ class Blocks:
     def __init__(self) -> None:
         # Connections that the job has right now: whoever holds one must not wait for the next without an end.
         self.held = 0
-        # The connection of the fenced transaction that is open.
+        # The connection of the fenced transaction that is open, and its block as the job wrote it.
         self.fenced: Any = None
+        self.open: str | None = None
         # Pieces that run.transaction() has committed.
         self.pieces = 0
-        # The job has had a connection that is not fenced.
-        self.unfenced = False
-        # A block was left outside the transaction that it opened.
-        self.broken = False
+        # A block, as the job wrote it, was left outside the transaction that it opened.
+        self.broken: str | None = None
+        # A block was not left, as a sentence: its job returned, or its generator was closed.
+        self.abandoned: str | None = None
+        # Why run.commit() did not commit, as the rest of a sentence.
+        self.uncommitted = "it was never entered"
         # Transactions that were opened and are not known to be committed by us.
         self.unsettled: set[str] = set()
         # The answer to a commit of ours was lost.
         self.unconfirmed = False
 
     def cut(self) -> None:
-        """Under a job that was given up: nothing of it is committed, and its row is free for the end of the run."""
+        """Under a job that was given up or has returned: nothing of it is committed, and its row is free for the end
+        of the run."""
         if self.fenced is not None:
             cut(self.fenced)
 
@@ -40,11 +44,22 @@ class Blocks:
 
     async def stands(self, database: Database) -> str:
         """What of a run that lost its lease stands, as the rest of a sentence. May raise as a query does."""
-        committed = bool(self.unsettled) and await database.ask_at_the_end(any_committed(self.unsettled))
-        if self.broken or (committed and not self.unconfirmed):
+        committed = await self._any_committed(database)
+        if committed and not self.unconfirmed:
             return "what the job committed by itself, outside of its blocks, stands"
         if self.pieces or committed:
-            return "what it committed in run.transaction() before stands, nothing after that was written"
-        if self.unfenced:
-            return "nothing was written in its fenced blocks, and the run that took over is untouched"
-        return "nothing of it was written, and the run that took over is untouched"
+            return (
+                "what it committed in run.transaction() before stands, nothing after that was written in its blocks"
+            )
+        return "nothing was written in its blocks"
+
+    async def own_commits(self, database: Database) -> str:
+        """What of a run that failed stands because its job ended a block's transaction by itself, to be put behind
+        the error; most often nothing. May raise as a query does."""
+        if not self.unconfirmed and await self._any_committed(database):
+            return "; what the job committed by itself stands"
+        return "; the transaction of the block was rolled back" if self.broken else ""
+
+    async def _any_committed(self, database: Database) -> bool:
+        """Whether one of the transactions was committed, though not by us as far as we know."""
+        return bool(self.unsettled) and await database.ask_at_the_end(any_committed(self.unsettled))

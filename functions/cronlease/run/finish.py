@@ -20,7 +20,7 @@ from cronlease.errors import (
 )
 from cronlease.observe import telemetry
 from cronlease.observe.logs import log
-from cronlease.observe.redact import storable
+from cronlease.observe.redact import LONGEST_STORED, storable
 from cronlease.outcome import FailReason, Outcome, Status
 from cronlease.run.blocks import Blocks
 from cronlease.run.deadline import within
@@ -64,12 +64,9 @@ class Finisher:
                     **self._attempt.who,
                 )
             return self._success(self._record.end)
-        if error is None and not self._record.entered_commit:
-            return await self._well()
+        error = error or self._silent_failure()
         if error is None:
-            error = RuntimeError(
-                "the job left run.commit() without committing and went on as if nothing had happened"
-            )
+            return await self._well()
         if isinstance(error, CommitUnknown):
             return await self._unknown(error)
         if self._lease.interrupted and not isinstance(error, LeaseLost):
@@ -85,6 +82,19 @@ class Finisher:
             limit = self._lease.limits.max_run.total_seconds()
             return await self._badly(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
         return await self._badly(FailReason.FAILED, text_of(error), error)
+
+    def _silent_failure(self) -> BaseException | None:
+        """What went wrong with the blocks of a job that returned as if all was well."""
+        blocks = self._blocks
+        if blocks.abandoned is not None:
+            return RuntimeError(blocks.abandoned)
+        if self._record.entered_commit:
+            return RuntimeError(f"run.commit() did not commit, and the job went on: {blocks.uncommitted}")
+        if blocks.broken is not None:
+            return RuntimeError(
+                f"{blocks.broken} was left outside the transaction that it opened, and the job went on"
+            )
+        return None
 
     async def _well(self) -> Outcome:
         try:
@@ -114,6 +124,8 @@ class Finisher:
 
     async def _badly(self, reason: FailReason, text: str, error: BaseException | None) -> Outcome:
         finish = None
+        stands = await self._own_commits()
+        text = storable(text)[: LONGEST_STORED - len(stands)] + stands
         try:
             interrupted = reason is FailReason.INTERRUPTED
             finish = await self._write(self._record.interruption(text) if interrupted else self._record.failure(text))
@@ -126,6 +138,13 @@ class Finisher:
             # Its commit was on the way when it was given up.
             return self._success(finish)
         return self._not_ok(reason, finish, text, error)
+
+    async def _own_commits(self) -> str:
+        try:
+            return await within(self._lease.limits.acquire, self._blocks.own_commits(self._database))
+        except (DatabaseTrouble, TimeoutError):
+            # The error itself is still to be written.
+            return ""
 
     async def _release(self, trouble: Exception) -> None:
         """The second rung. The third needs nobody: the lease runs out."""

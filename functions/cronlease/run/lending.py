@@ -41,7 +41,6 @@ class Lending:
 
     def _begin(self, conn: Any) -> Any:
         self._blocks.held += 1
-        self._blocks.unfenced = True
         self._lent = lend(conn)
         return self._lent
 

@@ -16,6 +16,7 @@ from cronlease.db.connection import Database
 from cronlease.observe.logs import log
 from cronlease.process.shutdown import process
 from cronlease.run.blocks import Blocks
+from cronlease.run.containment import contain_tasks
 from cronlease.run.heartbeat import Heartbeat
 from cronlease.run.lease import Lease
 from cronlease.run.raised import contained, text_of
@@ -66,11 +67,12 @@ async def supervise(
         # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting. Its open
         # transaction has the row, which is needed to write the end.
         task.add_done_callback(_say_late)
-        lease.give_up()
-        # Where no thread is to be had, the server ends that transaction in its own time.
-        with suppress(RuntimeError):
-            await asyncio.wait({_in_thread(lambda _: blocks.cut(), run)}, timeout=_CUT_SECONDS)
+        await _cut(run, lease, blocks)
         return asyncio.CancelledError()
+    if blocks.open is not None:
+        # In a generator, or in a task that nobody waited for.
+        blocks.abandoned = f"the job returned while {blocks.open} was still open: leave the block first"
+        await _cut(run, lease, blocks)
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
@@ -102,8 +104,17 @@ async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None
     await asyncio.wait({task}, timeout=grace)
 
 
+async def _cut(run: Any, lease: Lease, blocks: Blocks) -> None:
+    """Takes the open transaction away from a job whose run is over."""
+    lease.give_up()
+    # Where no thread is to be had, the server ends that transaction in its own time.
+    with suppress(RuntimeError):
+        await asyncio.wait({_in_thread(lambda _: blocks.cut(), run)}, timeout=_CUT_SECONDS)
+
+
 async def _contained(job: Callable[[Any], Any], run: Any) -> None:
     """The job on the event loop, which sys.exit() and its like would end, and every other run with it."""
+    contain_tasks()
     try:
         await job(run)
     except (SystemExit, KeyboardInterrupt) as raised:

@@ -11,14 +11,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from cronlease.db.ask import ask, ask_sync, send, send_sync
-from cronlease.db.connection import Database, is_idle
+from cronlease.db.connection import Database, is_idle, reported_settings
 from cronlease.db.functions import Finish, assert_lease, only_in, renew_refresh_lock
 from cronlease.db.guard import lend
 from cronlease.db.queries import Query
-from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside
+from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside, NotPermitted, Unreadable
 from cronlease.observe import telemetry
 from cronlease.run.blocks import Blocks
 from cronlease.run.lease import Lease
+from cronlease.run.raised import text_of
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -49,18 +50,23 @@ class Transaction:
         self._conn: Any = None
         self._lent: Any = None
         self._id = ""
+        self._settings: dict[str, bytes | None] = {}
+        self._changed = ""
         self._asked_at = 0.0
 
     async def __aenter__(self) -> "AsyncConnection":
-        patience = self._blocks.patience(self._lease.limits)
-        self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
-        lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
+        with self._explained("it could not be entered"):
+            patience = self._blocks.patience(self._lease.limits)
+            self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
+            lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
         return lent
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._leave()
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._leave(error)
         try:
-            if kind is None:
+            if kind is not None:
+                return
+            with self._explained("it could not be left"):
                 last = self._last_word()
                 with self._span():
                     with self._inside():
@@ -70,23 +76,26 @@ class Transaction:
                 self._committed(answer)
         finally:
             self._lease.leave_block()
-            self._blocks.fenced = None
+            self._blocks.fenced = self._blocks.open = None
             await self._fenced.__aexit__(None, None, None)
 
     def __enter__(self) -> "Connection":
-        conn = self._database.connect()
-        try:
-            send_sync(conn, self._opening())
-            lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
-            return lent
-        except BaseException:
-            conn.close()
-            raise
+        with self._explained("it could not be entered"):
+            conn = self._database.connect()
+            try:
+                send_sync(conn, self._opening())
+                lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
+                return lent
+            except BaseException:
+                conn.close()
+                raise
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._leave()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._leave(error)
         try:
-            if kind is None:
+            if kind is not None:
+                return
+            with self._explained("it could not be left"):
                 last = self._last_word()
                 with self._span():
                     with self._inside():
@@ -96,7 +105,7 @@ class Transaction:
                 self._committed(answer)
         finally:
             self._lease.leave_block()
-            self._blocks.fenced = None
+            self._blocks.fenced = self._blocks.open = None
             self._conn.close()
 
     def _opening(self) -> str:
@@ -122,18 +131,39 @@ class Transaction:
         )
 
     def _entered(self, conn: Any, transaction: str) -> Any:
-        self._conn, self._id = conn, transaction
+        self._conn, self._id, self._settings = conn, transaction, reported_settings(conn)
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
-        self._blocks.fenced = conn
+        self._blocks.fenced, self._blocks.open = conn, self._name
         self._lease.enter_block()
         self._lent = lend(conn, self._name)
         return self._lent
 
-    def _leave(self) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         self._blocks.held -= 1
-        self._blocks.broken |= is_idle(self._conn)
+        # Before the last question: an error in it takes the changes back.
+        settings = reported_settings(self._conn)
+        self._changed = ", ".join(name for name, value in self._settings.items() if value != settings[name])
+        if is_idle(self._conn):
+            self._blocks.broken = self._name
+        if isinstance(error, GeneratorExit):
+            self._blocks.abandoned = f"the generator that held {self._name} was closed while the block was open"
+        if error is not None:
+            self._explain("its block raised", error)
         self._lent.leave()
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """A job may catch what is raised here and go on: then the end of the run says what it was."""
+        try:
+            yield
+        except BaseException as error:
+            self._explain(what, error)
+            raise
+
+    def _explain(self, what: str, error: BaseException) -> None:
+        if self._finish is not None:
+            self._blocks.uncommitted = f"{what}, {text_of(error)}"
 
     def _fence(self) -> Query[str]:
         return assert_lease(self._lease.function, self._lease.request_id, self._lease.fence)
@@ -159,6 +189,13 @@ class Transaction:
             yield
         except LeaseLost as lost:
             raise self._left_outside() from lost
+        except (NotPermitted, Unreadable) as trouble:
+            # The same session was permitted to ask, and could be read, until the job had it.
+            what = (
+                f"the job changed {self._changed} of its session" if self._changed else "if the job changed its role"
+            )
+            text = f"{trouble}; {what} in {self._name}, let it reset that before it leaves the block"
+            raise type(trouble)(text) from trouble
 
     @contextmanager
     def _confirmed(self) -> Iterator[None]:
@@ -175,10 +212,10 @@ class Transaction:
         return answer
 
     def _left_outside(self) -> LeftOutside:
-        self._blocks.broken = True
+        self._blocks.broken = self._name
         return LeftOutside(
-            f"{self._name} was left outside the transaction that it opened: what the job committed by itself stands,"
-            " everything else was rolled back. Leave commit and rollback to the block, also on the raw pgconn"
+            f"{self._name} was left outside the transaction that it opened: leave commit and rollback to the block,"
+            " also on the raw pgconn"
         )
 
     def _span(self) -> telemetry.Span:

@@ -34,7 +34,7 @@ from cronlease.testing.client import Client
 from cronlease.testing.databases import Cluster, Setup
 
 if TYPE_CHECKING:
-    from cronlease.triggers.http import Door
+    from cronlease.triggers.http import HttpTrigger
 
 __all__ = ["Client", "Cluster", "Setup"]
 
@@ -119,22 +119,22 @@ def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("DATABASE_URL", cronlease_database)
     # The signals belong to the test runner.
     monkeypatch.setattr(process, "hook", lambda *_: None)
-    doors: list[Door] = []
+    triggers: list[HttpTrigger] = []
     # An event loop in a thread of its own: any number of threads can wait for what it does.
     with start_blocking_portal() as portal:
 
         def client(target: Any) -> Client:
-            door = getattr(target, "door", None)
-            if door is None:
+            trigger = getattr(target, "trigger", None)
+            if trigger is None:
                 raise TypeError("cronlease_client takes a function that @scheduled has decorated")
-            if door not in doors:
-                door.move(load())
-                doors.append(door)
+            if trigger not in triggers:
+                trigger.move(load())
+                triggers.append(trigger)
             return Client(target, portal)
 
         yield client
-        for door in doors:
-            portal.call(door.close)
+        for trigger in triggers:
+            portal.call(trigger.close)
 
 
 @pytest.fixture

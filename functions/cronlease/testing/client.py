@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A function behind its HTTP door, without a server: `hit` answers the body, and the status as `http_status`.
+    """A function behind its HTTP trigger, without a server: `hit` answers the body, and the status as `http_status`.
     For any thread, and for several at the same time."""
 
     def __init__(self, target: Any, portal: "BlockingPortal") -> None:

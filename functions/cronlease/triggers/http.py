@@ -1,4 +1,4 @@
-"""The HTTP door: path, method, caller, cascade guard, body, then the room.
+"""The HTTP trigger: path, method, caller, spawn guard and body are checked, then the run is started.
 
 Every answer is JSON and carries the request ID. Connections are opened at the first hit, in the worker that will use
 them.
@@ -46,7 +46,7 @@ _ROUTES = {
 }
 
 
-class Door:
+class HttpTrigger:
     """One job behind HTTP."""
 
     def __init__(self, job: Job, settings: Settings) -> None:
@@ -214,7 +214,8 @@ def _reason_to_skip(request: Request) -> SkipReason | None:
     """Why a hit is not even looked at."""
     if process.draining:
         return SkipReason.SHUTTING_DOWN
-    if spawn_guard.is_spawned() or any(name == _SPAWNED for name, _ in request.scope["headers"]):
+    marks = (value.decode("latin-1") for name, value in request.scope["headers"] if name == _SPAWNED)
+    if spawn_guard.is_spawned() or any(map(spawn_guard.is_marked, marks)):
         return SkipReason.SPAWNED
     return None
 

@@ -1,4 +1,4 @@
-"""The resident door: looks for what is due, runs it, and sleeps until there may be more. For a machine that stays up.
+"""The resident trigger, for a machine that stays up: runs what is due, and sleeps until there may be more.
 
 Nothing of a row is remembered between two steps: the schedule is in the database, and each step asks it anew. Knows
 nothing of signals: whoever runs it calls stop.

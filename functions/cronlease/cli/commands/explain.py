@@ -108,7 +108,7 @@ def holder(details: Details) -> str | None:
     since = f" since {at(run.started_at)} ({relative(run.started_at, now)})" if run else ""
     if row.state == "stale":
         ended = f" {relative(row.locked_until, now)}" if row.locked_until else ""
-        writing = next((each for each in details.backends if each.holds == "row"), None)
+        writing = next((each for each in details.backends if each.holds_row), None)
         if writing is not None:
             return (
                 f"Request {row.locked_by} has had the lease{since}, and it ran out{ended}, but its transaction is"
@@ -130,6 +130,10 @@ def _strangers(details: Details) -> list[str]:
         f" {how_to_end(each)}."
         for each in details.backends
         if each.holds == "claim"
+    ] + [
+        f"Every hit is skipped as locked, because its row is locked by {description(each)}; {how_to_end(each)}."
+        for each in details.backends
+        if each.holds == "prepared" and details.schedule.state != "stale"
     ]
 
 
@@ -169,6 +173,8 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
         return ["Until that run ends every other is skipped as locked; its end says when the next one is due."]
     if known is not None and row.action not in known:
         return [f'No function of {source} is the action "{row.action}": it is left to a deployment that has one.']
+    if row.due and details.backends:
+        return ["It is due, and no hit can run it before that has ended.", *_counts(row)]
     return _due(row, now, name)
 
 

@@ -30,7 +30,7 @@ def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, 
         older_than = timedelta(0)
     with toolbox.connection() as conn:
         cleared = ask_sync(conn, recover_stale_dispatches(older_than))
-        left = [each for each in blocking_backends(conn) if each.holds == "row"]
+        left = [each for each in blocking_backends(conn) if each.holds_row]
     none = (
         "no lease of that age has run out: --all looks at those of any age" if older_than else "no lease has run out"
     )

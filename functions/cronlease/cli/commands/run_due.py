@@ -1,4 +1,4 @@
-"""`cronlease run-due`: the run-due door for a crontab or a timer."""
+"""`cronlease run-due`: runs what is due, for a crontab or a timer."""
 
 from collections.abc import Callable, Mapping
 from contextlib import closing

@@ -7,6 +7,7 @@ from uuid import UUID
 import click
 
 from cronlease.cli import options, output, rows
+from cronlease.cli.backends import blocking_backends, description, how_to_end
 from cronlease.cli.commands.create import create_command
 from cronlease.cli.commands.explain import holder
 from cronlease.cli.commands.run import run_command
@@ -14,6 +15,7 @@ from cronlease.cli.format import at, without_status
 from cronlease.cli.table import lines, one_line
 from cronlease.db.ask import ask_sync
 from cronlease.db.functions import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
+from cronlease.errors import Contended
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -149,7 +151,13 @@ def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
             return
         if not yes:
             options.confirm(f"{one_line(holding)}\nBreak this lease?")
-        lock = ask_sync(conn, unlock_refresh(name, _request_id(details.schedule.locked_by)))
+        try:
+            lock = ask_sync(conn, unlock_refresh(name, _request_id(details.schedule.locked_by)))
+        except Contended:
+            for each in blocking_backends(conn, name):
+                why = f'the row of "{name}" is locked by {description(each)}; {how_to_end(each)}'
+                raise click.ClickException(one_line(why)) from None
+            raise
     if not lock.unlocked:
         raise click.ClickException(one_line(_too_late(name, lock.locked_by)))
     sentence = f'"{name}" is unlocked: request {lock.locked_by} can never write again'

@@ -49,6 +49,7 @@ def check(conn: "Connection[Any]", settings: Settings, known: Collection[str] | 
         yield from _tried("leases", lambda: _leases(conn))
         yield from _tried("backends", lambda: _backends(conn))
         yield from _tried("cadences", lambda: _cadences(conn))
+        yield from _tried("args", lambda: _args(conn))
         if known is not None:
             yield from _tried("actions", lambda: _actions(conn, known))
         else:
@@ -167,7 +168,7 @@ def _backends(conn: "Connection[Any]") -> Iterator[Finding]:
     """Those that keep every hit of a schedule away for longer than a claim or a lease lasts."""
     found = blocking_backends(conn)
     for each in found:
-        what = "its row" if each.holds == "row" else "the advisory lock of a claim"
+        what = "its row" if each.holds_row else "the advisory lock of a claim"
         said = f'every hit of "{each.function_name}" is skipped as locked: {what} is held by {description(each)}'
         yield warning("backends", said, how_to_end(each))
     if not found:
@@ -210,6 +211,17 @@ def _cadences(conn: "Connection[Any]") -> Iterator[Finding]:
         yield broken("cadences", said, fix)
     else:
         yield ok("cadences", "the cadence of every schedule can be read")
+
+
+def _args(conn: "Connection[Any]") -> Iterator[Finding]:
+    unreadable = _ask(conn, "args")
+    if unreadable["count"]:
+        count = counted(unreadable["count"], "schedule")
+        said = f"{count} cannot run, what is in the column args cannot be read: {_names(unreadable)}"
+        fix = "run `cronlease schedule create NAME --replace --args ...` for each, or correct the column by hand"
+        yield broken("args", said, fix)
+    else:
+        yield ok("args", "the args of every schedule can be read")
 
 
 def _names(found: dict[str, Any]) -> str:

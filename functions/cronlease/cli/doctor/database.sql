@@ -101,6 +101,20 @@ from (
   limit 1000
 ) found
 
+-- name: args
+-- How many schedules have args that cannot be read, and some of them; of very many not all.
+select jsonb_build_object(
+  'count', count(*),
+  'names', coalesce((array_agg(found.function_name order by found.function_name))[:3], '{}')
+)
+from (
+  select s.function_name
+  from public.refresh_schedule s
+  where s.completed_at is null
+    and public.args_mistake(p_args => s.args) is not null
+  limit 1000
+) found
+
 -- name: actions
 -- Actions that are not among the known ones, with how many schedules wait for each; of very many only some.
 select coalesce(jsonb_object_agg(found.action, found.schedules), '{}')
