@@ -131,7 +131,8 @@ def test_migrate_says_that_the_function_now_answers_a_row(empty_dsn: str) -> Non
     said: list[str] = []
     migrate(empty_dsn, note=said.append)
     assert [line for line in said if ".acquired" in line] == [
-        "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`"
+        "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`; its arguments were"
+        " (p_function_name, p_locked_by, p_seconds) and are (p_function_name, p_request_id)"
     ]
     said.clear()
     migrate(empty_dsn, note=said.append)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cronlease.cli.questions import questions_of
 from cronlease.db.ask import send_sync
 from cronlease.db.migration import adopt
+from cronlease.db.migration.bearers import bearers, older, refusals
 from cronlease.db.migration.catalogue import Difference as OfTable
 from cronlease.db.migration.catalogue import made_by_each
 from cronlease.db.migration.replace import closing_of, grants_of
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
 
 _ask = questions_of(__file__)
 MIGRATE = "run `cronlease migrate` as the owner of the schema"
-REPAIR = (
-    "a table is not as the migrations left it: put back by hand what is gone, or restore the table from a backup,"
-    " and then migrate"
-)
+REPAIR = "put back by hand what is gone, or restore the table from a backup, and then migrate"
+_BY_HAND = "run the statement of each line that names one, as the owner of what it is about, and then migrate"
 _OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
 _PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
 
@@ -66,6 +65,8 @@ class Drift(NamedTuple):
     tables: list[OfTable]
     # What the migrations that are missing make and is not there yet.
     new: list[str]
+    # Whether the database was there before: then a rule of somebody else is refused, too.
+    adopts: bool
 
     @property
     def is_there(self) -> bool:
@@ -75,18 +76,24 @@ class Drift(NamedTuple):
     def fix(self) -> str:
         if self.newer:
             return "install the version that made the database: to migrate with this one would be a step back"
-        can_be_made = all(difference.can_be_made for difference in self.differences) and all(
-            difference.statements for difference in self.tables
-        )
-        return MIGRATE if can_be_made else REPAIR
+        if self.refused:
+            return _BY_HAND
+        return MIGRATE if all(difference.can_be_made for difference in self.differences) else REPAIR
+
+    @property
+    def refused(self) -> list[str]:
+        """Why migrate would refuse, one sentence each."""
+        return [each.sentence for each in self.tables if each.fix and (self.adopts or not each.theirs)]
 
     def sentences(self) -> list[str]:
-        """One for each thing that is behind."""
+        """One for each thing that is behind; what migrate refuses comes last, and says so."""
+        repaired = [each.sentence for each in self.tables if each.sentence not in self.refused]
         return [
             *(f"migration {name} is of a newer version" for name in self.newer),
             *(f"migration {file.name} is missing" for file in self.migrations),
-            *(difference.sentence for difference in self.tables),
+            *repaired,
             *(f"{difference.file.name} {difference.what}" for difference in self.differences),
+            *(f"migrate refuses: {sentence}" for sentence in self.refused),
         ]
 
     def script(self, *then: str) -> str:
@@ -116,14 +123,18 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
         migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
         tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
-        files = functions_and_views()
+        found = bearers(conn, migrations)
+        foreign = {each.name for each in found if each.whose == "foreign"}
+        taken_over = {each.name for each in older(found)}
+        files = [file for file in functions_and_views() if file.name not in foreign]
         definitions, refused = _definitions(conn, files)
         differences = [each for file in files if (each := _compared(conn, file, definitions))]
+        differences = [_taken_over(each) if each.file.name in taken_over else each for each in differences]
         if not migrations:
             # No view looks at another, and every migration has been: what a file lacks is gone from a table.
             differences = [_judged(each, refused.get(each.file.name)) for each in differences]
         new = absent(conn, made_by(migrations))
-        return Drift(migrations, differences, newer, tables, new)
+        return Drift(migrations, differences, newer, [*refusals(found), *tables], new, bool(migrations))
 
 
 def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
@@ -132,6 +143,11 @@ def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows
     names = {file.name for file in missing}
     seen = {name: parts for name, parts in by.items() if name not in names}
     return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]
+
+
+def _taken_over(difference: Difference) -> Difference:
+    """Of the older generation: replaced as a whole, and nobody keeps a right on it."""
+    return difference._replace(what="is the older generation's and is replaced", after=[])
 
 
 def _judged(difference: Difference, refusal: str | None) -> Difference:

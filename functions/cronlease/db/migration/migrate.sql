@@ -2,8 +2,10 @@
 
 -- name: state
 -- absent: nothing of ours is here. adoptable: tables or a function of an older generation, which migrate takes over.
--- complete: the ledger and the function every hit calls. partial: anything between, for a person to look at.
+-- complete: the ledger and the function every hit calls. partial: anything between, for a person to look at. Null: no
+-- schema that could hold any of it.
 select case
+  when to_regnamespace('public') is null then null
   when ledger and claims then 'complete'
   when ledger or runs or grown then 'partial'
   when claims or older then 'adoptable'
@@ -18,7 +20,7 @@ from (
       select
       from pg_catalog.pg_proc
       where proname = 'acquire_refresh_lock'
-        and pronamespace = 'public'::regnamespace
+        and pronamespace = to_regnamespace('public')
     ) as claims,
     exists (
       select
@@ -42,16 +44,8 @@ select exists (
 )
 
 -- name: notes
--- What a person should know of the database: its encoding, whether everybody may create in the schema, and whether an
--- older acquire_refresh_lock answers a boolean.
+-- What a person should know of the database: its encoding, and whether everybody may create in the schema.
 select jsonb_build_object(
   'encoding', current_setting('server_encoding'),
-  'open', has_schema_privilege('public', 'public', 'create'),
-  'answers_a_boolean', exists (
-    select
-    from pg_catalog.pg_proc p
-    where p.proname = 'acquire_refresh_lock'
-      and p.pronamespace = 'public'::regnamespace
-      and p.prorettype = 'boolean'::regtype
-  )
+  'open', has_schema_privilege('public', 'public', 'create')
 )
