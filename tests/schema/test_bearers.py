@@ -49,7 +49,7 @@ def test_what_others_made_under_a_name_of_ours_is_left_alone_until_a_person_move
         before = objects(conn)
         for act in (create_if_absent, migrate):
             with pytest.raises(
-                MigrationError, match="not (ours|made by cronlease): change that with `alter"
+                MigrationError, match=r"not (ours|made by cronlease): change that with `alter"
             ) as caught:
                 act(empty_dsn)
             assert objects(conn) == before
@@ -71,7 +71,7 @@ def test_a_view_that_calls_the_older_function_is_named(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as conn:
         conn.execute(PLAIN)
         conn.execute("create view public.mine as select public.acquire_refresh_lock('a', 'b', 1)")
-        with pytest.raises(MigrationError, match="view mine calls the older .* with `drop view public.mine`"):
+        with pytest.raises(MigrationError, match=r"view mine calls the older .* with `drop view public.mine`"):
             migrate(empty_dsn)
         conn.execute("drop view public.mine")
     assert migrate(empty_dsn) == ALL

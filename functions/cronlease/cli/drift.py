@@ -17,6 +17,7 @@ from cronlease.db.migration import adopt
 from cronlease.db.migration.bearers import bearers, older, refusals
 from cronlease.db.migration.catalogue import Difference as OfTable
 from cronlease.db.migration.catalogue import made_by_each
+from cronlease.db.migration.migrate import state
 from cronlease.db.migration.replace import closing_of, grants_of
 from cronlease.db.migration.schema_files import (
     SchemaFile,
@@ -28,6 +29,7 @@ from cronlease.db.migration.schema_files import (
     record_of,
     schema_files,
 )
+from cronlease.db.migration.trial import Reaction, reactions
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ class Drift(NamedTuple):
     new: list[str]
     # Whether the database was there before: then a rule of somebody else is refused, too.
     adopts: bool
+    # Triggers and rules of others, which are silent while migrations write.
+    theirs: list[Reaction]
 
     @property
     def is_there(self) -> bool:
@@ -100,11 +104,12 @@ class Drift(NamedTuple):
         """What migrate would do about it, for a person to read or for psql."""
         if not (self.migrations or self.differences or self.tables or then):
             return ""
-        parts = ["begin;", "set local check_function_bodies = off;"]
+        parts = ["begin;", "set local check_function_bodies = off;", *(f"{each.silencing};" for each in self.theirs)]
         for each in self.tables:
             parts += [f"-- {each.sentence}", *(f"{statement};" for statement in each.statements)]
         for file in self.migrations:
             parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
+        parts += [f"{each.waking};" for each in self.theirs]
         for difference in self.differences:
             parts += [f"-- {difference.file.name} {difference.what}", *(f"{each};" for each in difference.before)]
             parts.append(difference.file.text.strip())
@@ -122,7 +127,9 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
     with _rolled_back(conn):
         migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
-        tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
+        by = {} if newer else made_by_each(conn, schema_files("migrations"))
+        tables = _of_tables(conn, by, migrations, reads_rows=ledger)
+        theirs = reactions(conn, by) if migrations and state(conn) in ("adoptable", "partial") else []
         found = bearers(conn, migrations)
         foreign = {each.name for each in found if each.whose == "foreign"}
         taken_over = {each.name for each in older(found)}
@@ -134,12 +141,13 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
             # No view looks at another, and every migration has been: what a file lacks is gone from a table.
             differences = [_judged(each, refused.get(each.file.name)) for each in differences]
         new = absent(conn, made_by(migrations))
-        return Drift(migrations, differences, newer, [*refusals(found), *tables], new, bool(migrations))
+        return Drift(migrations, differences, newer, [*refusals(found), *tables], new, bool(migrations), theirs)
 
 
-def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
+def _of_tables(
+    conn: "Connection[Any]", by: adopt.Made, missing: list[SchemaFile], *, reads_rows: bool
+) -> list[OfTable]:
     """What migrate would do about the tables before the migrations that are missing, or refuse to."""
-    by = made_by_each(conn, schema_files("migrations"))
     names = {file.name for file in missing}
     seen = {name: parts for name, parts in by.items() if name not in names}
     return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]

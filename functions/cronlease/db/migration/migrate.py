@@ -27,6 +27,7 @@ from cronlease.db.migration.schema_files import (
     schema_files,
     tables_of,
 )
+from cronlease.db.migration.trial import reactions, silence, try_out, wake
 from cronlease.db.queries import Query, first, load_queries
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
@@ -70,8 +71,8 @@ def migrate(url: str, progress: Progress = _ignore, *, roles: bool = False, note
 
 
 def rehearse(url: str) -> None:
-    """Raises MigrationError where migrate would, and changes nothing: all of it is done and rolled back. Takes the same
-    locks, so it is for what cannot be known otherwise: whether older tables can be adopted."""
+    """Raises MigrationError where migrate would, and changes nothing: all of it is done and rolled back. It takes the
+    same locks, so it is for what cannot be known otherwise: whether older tables can be adopted."""
     _locked(url, lambda conn: _apply(conn, _ignore, _ignore), end="rollback")
 
 
@@ -131,8 +132,10 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
     known = adopt.recognised(conn, expected) if expected and not has_ledger(conn) else []
     migrations = [file for file in unseen if file.name not in known]
     in_the_way = list(refusals(named))
+    theirs = reactions(conn, expected) if there in ("adoptable", "partial") else []
     if expected:
         in_the_way += adopt.before(conn, expected, migrations)
+    silence(conn, theirs)
     adopt.perform(conn, in_the_way, note, adopting=True)
 
     # Migrations, each once.
@@ -142,6 +145,7 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
         progress(done, total)
     for file in unseen:
         record(conn, file)
+    wake(conn, theirs)
 
     # Tables that somebody has changed since are put back, and new ones are taken from all but their owner.
     if expected:
@@ -153,7 +157,7 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
         replace(conn, file, adopting=file.name in taken_over)
         progress(done, total)
     if there in ("adoptable", "partial"):
-        adopt.try_out(conn)
+        try_out(conn, theirs)
     if roles or _ask(conn, "has_roles"):
         for file in schema_files("."):
             _send(conn, file)

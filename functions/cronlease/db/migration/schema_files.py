@@ -125,7 +125,8 @@ def _applied(conn: Any) -> dict[str, str]:
             "there is a table cronlease_migrations that is not ours: change that with"
             " `alter table public.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
         )
-    return ask_sync(conn, Query(_SQL["applied"], {}, first))  # type: ignore[no-any-return]
+    applied: dict[str, str] = ask_sync(conn, Query(_SQL["applied"], {}, first))
+    return applied
 
 
 def _missing_table(conn: Any, names: list[str]) -> str | None:
