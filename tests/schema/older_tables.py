@@ -126,6 +126,14 @@ ADOPTED = {
 
 # What is said of it, and what a person does where the sentence cannot say it as one statement.
 REFUSED = {
+    "twins of which one is locked": (
+        _S
+        + "drop constraint refresh_schedule_pkey;"
+        + _TWIN
+        + ";update public.refresh_schedule set locked_by = 'host', locked_until = '2026-01-01'"
+        " where last_status = 'ok';",
+        "the row with the latest lock stays",
+    ),
     "twins": (_S + "drop constraint refresh_schedule_pkey;" + _TWIN, "function_name of refresh_schedule is the same"),
     "a row without a name": (
         _S + "drop constraint refresh_schedule_pkey, alter function_name drop not null;"
@@ -142,7 +150,7 @@ REFUSED = {
         "column id of refresh_schedule is uuid",
     ),
     "ids that do not fit": (
-        _S + "add id bigint; update public.refresh_schedule set id = 3000000000",
+        _S + "add id bigint; update public.refresh_schedule set id = 3000000000 + length(function_name)",
         "column id of refresh_schedule is bigint",
         "update public.refresh_schedule set id = null",
     ),
@@ -188,8 +196,28 @@ REFUSED = {
         _S
         + "alter next_run_at type timestamp;"
         + "create view public.due as select next_run_at from public.refresh_schedule",
-        "view due depends on column",
-        "drop view public.due",
+        "with `drop view public.due`",
+    ),
+    "numbers that are the same": (_S + "add id integer not null default 7", "id of refresh_schedule is the same"),
+    "an enum of states with an index": (
+        "create type public.state as enum ('ok', 'failed');"
+        + _S
+        + "alter last_status type public.state using last_status::public.state;"
+        + "create index failing on public.refresh_schedule (next_run_at) where last_status = 'failed'",
+        "with `drop index public.failing`",
+    ),
+    "a key with a value we do not know": (
+        _S + "add tenant text not null default 'a';" + _S + "alter tenant drop default,"
+        " drop constraint refresh_schedule_pkey, add primary key (tenant, function_name)",
+        "column tenant of refresh_schedule must have a value",
+    ),
+    "args that are not JSON": (
+        _S + "add args text; update public.refresh_schedule set args = '--fast'",
+        "rename column args to args_before",
+    ),
+    "failures that are not numbers": (
+        _S + "add failures text; update public.refresh_schedule set failures = 'none'",
+        "rename column failures to failures_before",
     ),
     "a trigger that forbids": (
         "create function public.forbid() returns trigger language plpgsql as"

@@ -77,7 +77,7 @@ def perform(conn: Any, differences: list[Difference], note: Callable[[str], None
             except DatabaseTrouble as trouble:
                 raise MigrationError(
                     f"{difference.said}, and `{statement}` fails: {trouble}{detail_of(trouble)}:"
-                    " remove what it says is in the way, then migrate"
+                    " change the rows or objects that it names, then migrate"
                 ) from None
         note(f"repaired: {difference.said}")
 
@@ -95,4 +95,8 @@ def _tables(catalogue: Catalogue) -> set[str]:
 
 def _holds(conn: Any, table: str, condition: str) -> bool:
     text = f"select exists (select from public.{table} where {condition})"  # noqa: S608 (names of ours)
-    return bool(ask_sync(conn, Query(text, {}, first)))
+    send_sync(conn, "savepoint question")
+    try:
+        return bool(ask_sync(conn, Query(text, {}, first)))
+    finally:
+        send_sync(conn, "rollback to savepoint question; release savepoint question")

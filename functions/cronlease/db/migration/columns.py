@@ -7,8 +7,9 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, of_table
+from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, name_of, of_table
 from cronlease.db.queries import load_queries
+from cronlease.errors import DatabaseTrouble
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _TIME = "timestamp with time zone"
@@ -31,7 +32,9 @@ def changed(
         and present[table, "table", table].detail["unlogged"]
         and not wanted[table, "table", table].detail["unlogged"]
     ):
-        yield Difference(f"table {table} is emptied by a crash", (f"alter table public.{table} set logged",))
+        yield Difference(
+            f"table {table} is unlogged, and a crash would empty it", (f"alter table public.{table} set logged",)
+        )
     for column in of_table(wanted, table, "column").values():
         there = have.get(column.name)
         if only is not None and column.name not in only:
@@ -49,10 +52,13 @@ def changed(
         else:
             using = _using(there, column)
             if using is None:
-                yield _refused(there, column)
+                yield _refused(there, column, holds)
                 continue
             statements = _statements(there, column, using, holds)
-            if statements:
+            if using and there.detail["used_by"]:
+                said = f"{_said(there, column)}, and cannot be changed while something uses it"
+                yield Difference(said, fix="; ".join(there.detail["used_by"]))
+            elif statements:
                 yield Difference(_said(there, column), tuple(statements))
 
 
@@ -81,8 +87,8 @@ def _using(there: Part, column: Part) -> str | None:
     if want == _TIME and have["base"] == "timestamptz":
         return f"{name}::timestamptz"
     if want == _TIME and have["base"] in ("timestamp", "date"):
-        # Without a zone it is another moment in every session; the older generation wrote UTC.
-        return f"{name}::timestamp at time zone 'UTC'"
+        # Without a zone it is another moment in every session: this one is that of the session that wrote now().
+        return f"{name}::timestamp at time zone {_literal(have['zone'])}"
     if want in ("integer", "bigint") and have["base"] in ("int2", "int4", "int8"):
         return f"{name}::{want}"
     if want == "jsonb" and have["base"] == "json":
@@ -90,23 +96,48 @@ def _using(there: Part, column: Part) -> str | None:
     return None
 
 
-def _refused(there: Part, column: Part) -> Difference:
+def own_times(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Difference]:
+    """Times without a zone in columns that are not ours: the migration would read them as UTC."""
+    ours = of_table(wanted, table, "column")
+    for part in of_table(present, table, "column").values():
+        if part.name not in ours and part.detail["base"] == "timestamp" and not part.detail["generated"]:
+            said = f"column {part.name} of {table} has no time zone and is read as a time in {part.detail['zone']}"
+            name = name_of(part)
+            using = f"using {name} at time zone {_literal(part.detail['zone'])}"
+            yield Difference(said, (f"alter table public.{table} alter column {name} type timestamptz {using}",))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _refused(there: Part, column: Part, holds: Holds) -> Difference:
     name, want = there.name, column.detail["type"]
     value = f"to_timestamp({name})" if want == _TIME and there.detail["category"] == "N" else f"{name}::{want}"
     alter = f"alter column {name}"
     # A uuid is no number: only another name makes room for ours.
     is_castable = want not in ("integer", "bigint", "boolean", "bytea") or there.detail["category"] in "SNB"
     fix = f"alter table public.{there.table} {alter} drop default, {alter} type {want} using {value}"
-    if not is_castable:
+    if not is_castable or not _converts(there.table, value, holds):
         fix = f"alter table public.{there.table} rename column {name} to {name}_before"
     return Difference(f"column {name} of {there.table} is {there.detail['type']} and must be {want}", fix=fix)
+
+
+def _converts(table: str, value: str, holds: Holds) -> bool:
+    """Whether every row has a value that can be read so."""
+    try:
+        holds(table, f"({value})::text = chr(1)")
+    except DatabaseTrouble:
+        return False
+    return True
 
 
 def _said(there: Part, column: Part) -> str:
     have, want = there.detail, column.detail
     said = f"column {there.name} of {there.table}"
     if have["type"] != want["type"]:
-        return f"{said} is {have['type']} instead of {want['type']}"
+        zone = f" and is read as a time in the zone {have['zone']}" if have["zone"] else ""
+        return f"{said} is {have['type']} instead of {want['type']}{zone}"
     if have["not_null"] != want["not_null"]:
         return f"{said} {'allows no null' if have['not_null'] else 'allows null'}"
     return f"{said} has another default"
