@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from cronlease.cli.drift import drift
 from cronlease.db.migration.migrate import MigrationError, create_if_absent, migrate, schema_files
@@ -116,3 +117,31 @@ def test_a_right_on_an_older_function_is_not_one_on_ours(stranger: str, empty_ds
         conn.execute(f"drop owned by {stranger}")
     for name in ("acquire_refresh_lock", "release_refresh_lock"):
         assert any(f"{stranger} may no longer execute {name}" in line for line in said)
+
+
+def test_a_table_of_another_role_is_named_with_its_owner(stranger: str, empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute(PLAIN)
+        conn.execute(
+            f"grant all on schema public to {stranger}; grant temporary on database {conn.info.dbname} to {stranger}"
+        )
+        as_stranger = make_conninfo(empty_dsn, options=f"-c role={stranger}")
+        for _ in range(3):
+            with pytest.raises(MigrationError, match="belongs to the role postgres") as caught:
+                migrate(as_stranger)
+            conn.execute(str(caught.value).split("`")[1])
+        assert migrate(as_stranger) == ALL
+        conn.execute(f"drop owned by {stranger} cascade")
+
+
+def test_a_table_in_another_schema_of_the_path_and_a_missing_schema_are_told(empty_dsn: str) -> None:
+    said: list[str] = []
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute("create schema app; create table app.refresh_schedule (function_name text)")
+        conn.execute(f"alter database {conn.info.dbname} set search_path = app, public")
+        conn.execute("drop schema public")
+        with pytest.raises(MigrationError, match=r"no schema public.*`create schema public`"):
+            migrate(empty_dsn)
+        conn.execute("create schema public")
+    migrate(empty_dsn, note=said.append)
+    assert any("`alter table app.refresh_schedule set schema public`" in line for line in said)

@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 
 _ask = questions_of(__file__)
 MIGRATE = "run `cronlease migrate` as the owner of the schema"
-REPAIR = "put back by hand what is gone, or restore the table from a backup, and then migrate"
-_BY_HAND = "run the statement of each line that names one, as the owner of what it is about, and then migrate"
+REPAIR = (
+    "a table is not as the migrations left it: put back by hand what is gone, or restore the table from a backup,"
+    " and then migrate"
+)
+BY_HAND = "run the statement of each line that names one, as the owner of what it is about, and then migrate"
 _OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
 _PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
 
@@ -80,9 +83,9 @@ class Drift(NamedTuple):
     def fix(self) -> str:
         if self.newer:
             return "install the version that made the database: to migrate with this one would be a step back"
-        if self.refused:
-            return _BY_HAND
-        return MIGRATE if all(difference.can_be_made for difference in self.differences) else REPAIR
+        if not all(difference.can_be_made for difference in self.differences):
+            return REPAIR
+        return BY_HAND if self.refused else MIGRATE
 
     @property
     def refused(self) -> list[str]:

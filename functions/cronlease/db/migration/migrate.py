@@ -12,7 +12,7 @@ from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration import adopt
 from cronlease.db.migration.bearers import bearers, notes, older, refusals
-from cronlease.db.migration.catalogue import Catalogue, made_by_each
+from cronlease.db.migration.catalogue import Catalogue, Difference, made_by_each
 from cronlease.db.migration.replace import closing_of, replace
 from cronlease.db.migration.schema_files import (
     MigrationError,
@@ -53,6 +53,11 @@ _OPEN = (
 _ENCODING = (
     "the encoding of the database is {encoding}, and text that it cannot hold fails: use a database that was created"
     " with encoding 'UTF8'"
+)
+
+_ELSEWHERE = (
+    "the table {schema}.refresh_schedule was left alone, since everything of ours is in the schema public: where it"
+    " is the older one, `alter table {schema}.refresh_schedule set schema public` belongs before the first migrate"
 )
 
 # Learns after each file how many are done, of how many.
@@ -127,16 +132,17 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
     named = bearers(conn, unseen)
     taken_over = {each.name for each in older(named)}
 
+    # What others made or own is refused before anything is looked into.
+    adopt.perform(conn, [*refusals(named), *_of_others(conn, files, replaced)], note, adopting=True)
+
     # Tables that were there before: what the migrations make of them is known before any is changed.
     expected = {} if new == made_by(files) else _expected(conn, there, files, note)
     known = adopt.recognised(conn, expected) if expected and not has_ledger(conn) else []
     migrations = [file for file in unseen if file.name not in known]
-    in_the_way = list(refusals(named))
     theirs = reactions(conn, expected) if there in ("adoptable", "partial") else []
-    if expected:
-        in_the_way += adopt.before(conn, expected, migrations)
     silence(conn, theirs)
-    adopt.perform(conn, in_the_way, note, adopting=True)
+    if expected:
+        adopt.perform(conn, adopt.before(conn, expected, migrations), note, adopting=True)
 
     # Migrations, each once.
     total = len(migrations) + len(replaced)
@@ -167,6 +173,15 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
     return [file.name for file in migrations]
 
 
+def _of_others(conn: Any, files: list[SchemaFile], replaced: list[SchemaFile]) -> Iterator[Difference]:
+    """What only its owner may change."""
+    params = {"tables": tables_of(files), "functions": [file.name for file in replaced]}
+    for each in ask_sync(conn, Query(_SQL["of_others"], params, first)):
+        kind, thing, owner = each["kind"], each["object"], each["owner"]
+        fix = f"alter {kind} public.{thing.removeprefix('public.')} owner to {each['migrator']}"
+        yield Difference(f"{kind} {thing} belongs to the role {owner}, who could migrate instead", fix=fix)
+
+
 def _expected(conn: Any, there: str, files: list[SchemaFile], note: Note) -> dict[str, Catalogue]:
     """What the tables are compared with; empty where there is nothing to compare, or no way to."""
     if newer_migrations(conn):
@@ -193,6 +208,8 @@ def _send(conn: Any, file: SchemaFile) -> None:
 def _notes(conn: Any) -> Iterator[str]:
     """What is not wrong with the schema, and should still be known to whoever migrates."""
     facts = _ask(conn, "notes")
+    for schema in _ask(conn, "elsewhere"):
+        yield _ELSEWHERE.format(schema=schema)
     if facts["open"]:
         yield _OPEN
     if facts["encoding"] != "UTF8":

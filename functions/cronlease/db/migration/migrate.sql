@@ -49,3 +49,41 @@ select jsonb_build_object(
   'encoding', current_setting('server_encoding'),
   'open', has_schema_privilege('public', 'public', 'create')
 )
+
+-- name: of_others
+-- The tables and functions of these names that this role may not change, with their owners.
+select coalesce(
+  jsonb_agg(
+    jsonb_build_object(
+      'kind', o.kind,
+      'object', o.object,
+      'owner', o.owner::regrole::text,
+      'migrator', current_user::regrole::text
+    )
+    order by o.object
+  ),
+  '[]'
+)
+from (
+  select 'table' as kind, c.relname::text as object, c.relowner as owner
+  from pg_catalog.pg_class c
+  where c.relnamespace = to_regnamespace('public')
+    and c.relname = any (%(tables)s::text[])
+    and c.relkind = 'r'
+  union all
+  select 'function', p.oid::regprocedure::text, p.proowner
+  from pg_catalog.pg_proc p
+  where p.pronamespace = to_regnamespace('public')
+    and p.proname = any (%(functions)s::text[])
+) o
+where not pg_has_role(current_user, o.owner, 'usage')
+
+-- name: elsewhere
+-- Schemas of the search path, other than public, that have a table of the older generation.
+select coalesce(jsonb_agg(distinct n.nspname), '[]')
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relname = 'refresh_schedule'
+  and c.relkind in ('r', 'p', 'v')
+  and n.nspname = any (current_schemas(false))
+  and n.nspname <> 'public'
