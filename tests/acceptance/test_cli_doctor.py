@@ -435,3 +435,23 @@ def test_a_database_in_another_encoding_and_an_open_schema_are_told_by_migrate(
                 assert Shell(url, tmp_path).says_quickly("migrate", "--check").startswith("The schema is up to date")
             finally:
                 admin.execute(f"drop database {name} with (force)")
+
+
+def test_what_others_make_under_a_name_of_ours_is_named_and_who_may(
+    role: str, doctor: Doctor, room: Room, empty_dsn: str, tmp_path: Path
+) -> None:
+    room.query(f"grant create on schema public to {role}")
+    assert f"{role} may create things in the schema public" in doctor.finds()["server"][1]
+    room.query(
+        f"create function public.is_band(p_text varchar) returns boolean language sql as 'select true';"
+        f"alter function public.is_band(varchar) owner to {role}"
+    )
+    level, said = doctor.finds()["schema"]
+    assert level == "broken"
+    assert f"function is_band(character varying) of the role {role} has a name of ours" in said
+    room.query(f"drop owned by {role}")
+    assert doctor.finds() == {}
+
+    Room(empty_dsn).query("create view public.openings as select 1 as a")
+    level, said = Doctor(empty_dsn, tmp_path).finds()["schema"]
+    assert (level, "alter view public.openings rename to openings_before" in said) == ("broken", True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from cronlease.cli import roles
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
+from tests.schema.older_tables import PLAIN, REFUSED
 
 UP_TO_DATE = "The schema is up to date.\n"
 OF_THE_SAME_SHAPE = "create or replace view live_runs as select request_id from refresh_runs"
@@ -106,3 +107,31 @@ def test_the_roles_are_checked_printed_and_made_when_asked_for(dsn: str, tmp_pat
 def test_a_role_that_is_not_there_is_said_to_be_missing() -> None:
     found = {"cronlease_runner": None, "cronlease_reader": ["a", "b"], "other": []}
     assert roles.sentences(found) == ["role cronlease_runner is missing", "role cronlease_reader lacks a, b"]
+
+
+def test_a_dry_run_of_what_migrate_refuses_prints_the_sentence_and_no_script(empty_dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
+    room.query("create view public.openings as select 1 as a")
+    status, out, err = cronlease.quickly("migrate", "--dry-run")
+    assert (status, out) == (1, "")
+    assert "`alter view public.openings rename to openings_before`" in err
+    status, out, _ = cronlease.quickly("migrate", "--check")
+    *_, refused, fix = out.splitlines()
+    assert (status, refused.partition(":")[0]) == (1, "migrate refuses")
+    assert "run `cronlease migrate`" not in fix
+
+    # What only a trial shows is refused as well.
+    room.query("drop view public.openings")
+    changes, said = REFUSED["a trigger that undoes"]
+    room.query(PLAIN + changes)
+    for how in ("--dry-run", "--check"):
+        status, out, err = cronlease.quickly("migrate", how)
+        assert (status, out, said in err) == (1, "", True)
+
+
+def test_the_script_for_an_older_database_is_what_migrate_would_do(empty_dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
+    room.query(PLAIN)
+    room.query(cronlease.says_quickly("migrate", "--dry-run"))
+    assert cronlease.says_quickly("migrate", "--check") == UP_TO_DATE
+    assert room.query("select tgname::text from pg_trigger where tgname = 'set_first_seen_at' and tgenabled = 'O'")

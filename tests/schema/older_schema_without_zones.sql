@@ -1,4 +1,4 @@
--- The same, written with times without a zone (in UTC), defaults, and nothing left null.
+-- The same, written with times without a zone (as a session in Asia/Tokyo writes them), defaults, and nothing left null.
 create table public.refresh_schedule (
   function_name text primary key,
   next_run_at timestamp not null default now(),
@@ -17,10 +17,10 @@ create table public.opening_signals (
 
 insert into public.refresh_schedule (function_name, next_run_at, last_run_at, last_status)
 values
-  ('refresh_opening_signals', '2026-01-02 03:04:05', '2026-01-02 02:54:05', 'ok'),
+  ('refresh_opening_signals', '2026-01-02 12:04:05', '2026-01-02 11:54:05', 'ok'),
   ('never_ran', '2026-01-01 00:00:00', '2026-01-01 00:00:00', 'never');
 
 insert into public.opening_signals (source, external_id, title, url, first_seen_at)
 values
-  ('acme', '1', 'Engineer', 'https://example.com/1', '2025-12-31 23:59:59.123456'),
-  ('acme', '2', '', '', '2026-01-01 00:00:00');
+  ('acme', '1', 'Engineer', 'https://example.com/1', '2026-01-01 08:59:59.123456'),
+  ('acme', '2', '', '', '2026-01-01 09:00:00');

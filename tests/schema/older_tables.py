@@ -55,6 +55,7 @@ values
 
 _S = "alter table public.refresh_schedule "
 _O = "alter table public.opening_signals "
+_FUNCTION = "create function public.{name}() returns trigger language plpgsql as 'begin {body}; end';"
 _TWIN = "insert into public.refresh_schedule (function_name) values ('refresh_opening_signals')"
 
 ADOPTED = {
@@ -125,6 +126,14 @@ ADOPTED = {
 
 # What is said of it, and what a person does where the sentence cannot say it as one statement.
 REFUSED = {
+    "twins of which one is locked": (
+        _S
+        + "drop constraint refresh_schedule_pkey;"
+        + _TWIN
+        + ";update public.refresh_schedule set locked_by = 'host', locked_until = '2026-01-01'"
+        " where last_status = 'ok';",
+        "the row with the latest lock stays",
+    ),
     "twins": (_S + "drop constraint refresh_schedule_pkey;" + _TWIN, "function_name of refresh_schedule is the same"),
     "a row without a name": (
         _S + "drop constraint refresh_schedule_pkey, alter function_name drop not null;"
@@ -141,7 +150,7 @@ REFUSED = {
         "column id of refresh_schedule is uuid",
     ),
     "ids that do not fit": (
-        _S + "add id bigint; update public.refresh_schedule set id = 3000000000",
+        _S + "add id bigint; update public.refresh_schedule set id = 3000000000 + length(function_name)",
         "column id of refresh_schedule is bigint",
         "update public.refresh_schedule set id = null",
     ),
@@ -187,16 +196,82 @@ REFUSED = {
         _S
         + "alter next_run_at type timestamp;"
         + "create view public.due as select next_run_at from public.refresh_schedule",
-        "view due depends on column",
-        "drop view public.due",
+        "with `drop view public.due`",
+    ),
+    "numbers that are the same": (_S + "add id integer not null default 7", "id of refresh_schedule is the same"),
+    "an enum of states with an index": (
+        "create type public.state as enum ('ok', 'failed');"
+        + _S
+        + "alter last_status type public.state using last_status::public.state;"
+        + "create index failing on public.refresh_schedule (next_run_at) where last_status = 'failed'",
+        "with `drop index public.failing`",
+    ),
+    "a key with a value we do not know": (
+        _S + "add tenant text not null default 'a';" + _S + "alter tenant drop default,"
+        " drop constraint refresh_schedule_pkey, add primary key (tenant, function_name)",
+        "column tenant of refresh_schedule must have a value",
+    ),
+    "args that are not JSON": (
+        _S + "add args text; update public.refresh_schedule set args = '--fast'",
+        "rename column args to args_before",
+    ),
+    "failures that are not numbers": (
+        _S + "add failures text; update public.refresh_schedule set failures = 'none'",
+        "rename column failures to failures_before",
     ),
     "a trigger that forbids": (
         "create function public.forbid() returns trigger language plpgsql as"
         " 'begin raise exception ''only on weekdays''; end';"
         "create trigger forbid before update on public.refresh_schedule for each row"
         " when (new.locked_by is distinct from old.locked_by) execute function public.forbid()",
-        "only on weekdays",
-        "drop trigger forbid on public.refresh_schedule",
+        "trigger forbid of refresh_schedule would make runs fail: only on weekdays",
+    ),
+    "a trigger that forbids at the commit": (
+        _FUNCTION.format(name="later", body="raise exception ''not today''")
+        + "create constraint trigger later after update on public.refresh_schedule deferrable initially deferred"
+        " for each row execute function public.later()",
+        "trigger later of refresh_schedule would make runs fail: not today",
+    ),
+    "a trigger that undoes": (
+        _FUNCTION.format(name="undo", body="return null")
+        + "create trigger undo before update on public.refresh_schedule for each row"
+        " execute function public.undo()",
+        "trigger undo of refresh_schedule would make runs fail",
+    ),
+    "a trigger with a plan of its own": (
+        _FUNCTION.format(name="plan", body="new.next_run_at := now(); return new")
+        + "create trigger plan before update on public.refresh_schedule for each row"
+        " execute function public.plan()",
+        "trigger plan of refresh_schedule would make runs fail: the time of the next run",
+    ),
+    "a trigger with a lease of its own": (
+        _FUNCTION.format(name="lease", body="new.locked_until := new.locked_until + interval ''1 hour''; return new")
+        + "create trigger lease before update on public.refresh_schedule for each row"
+        " execute function public.lease()",
+        "trigger lease of refresh_schedule would make runs fail: the lease of a run",
+    ),
+    "a trigger that gives names": (
+        _FUNCTION.format(name="rename", body="new.function_name := ''x_'' || new.function_name; return new")
+        + "create trigger rename before insert on public.refresh_schedule for each row"
+        " execute function public.rename()",
+        "trigger rename of refresh_schedule would make runs fail",
+    ),
+    "a rule without new rows": (
+        "create rule closed as on insert to public.refresh_schedule do instead nothing",
+        "rule closed of refresh_schedule would make runs fail",
+    ),
+    "names of another table": (
+        "create table public.known (name text primary key);"
+        "insert into public.known select function_name from public.refresh_schedule;"
+        + _S
+        + "add constraint name_is_known foreign key (function_name) references public.known",
+        "alter table public.refresh_schedule drop constraint name_is_known",
+    ),
+    "a history without a schema": (
+        "create table public.h (name text);"
+        + _FUNCTION.format(name="hist", body="insert into h values (new.function_name); return new")
+        + "create trigger hist after update on public.refresh_schedule for each row execute function public.hist()",
+        "alter function public.hist() set search_path = public",
     ),
     "openings with one key for all": (
         _O + "drop constraint opening_signals_pkey, add constraint one_key primary key (external_id)",

@@ -184,7 +184,7 @@ def test_it_says_that_a_run_was_left_open_without_a_lease() -> None:
     *_, left, then = said(past("running"), due=True)
     assert left.startswith(f"Request {REQUEST} is still recorded as running since ")
     assert "(4 minutes ago), without a lease" in left
-    assert "`cronlease recover`" in left
+    assert "`cronlease recover --all`" in left
     assert then.startswith("It is due")
     held: dict[str, Any] = {"locked_by": REQUEST, "locked_until": NOW + timedelta(minutes=2)}
     assert not [line for line in said(past("running"), state="dispatching", **held) if "without a lease" in line]

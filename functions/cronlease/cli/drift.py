@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cronlease.cli.questions import questions_of
 from cronlease.db.ask import send_sync
 from cronlease.db.migration import adopt
+from cronlease.db.migration.bearers import bearers, older, refusals
 from cronlease.db.migration.catalogue import Difference as OfTable
 from cronlease.db.migration.catalogue import made_by_each
+from cronlease.db.migration.migrate import state
 from cronlease.db.migration.replace import closing_of, grants_of
 from cronlease.db.migration.schema_files import (
     SchemaFile,
@@ -27,6 +29,7 @@ from cronlease.db.migration.schema_files import (
     record_of,
     schema_files,
 )
+from cronlease.db.migration.trial import Reaction, reactions
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ REPAIR = (
     "a table is not as the migrations left it: put back by hand what is gone, or restore the table from a backup,"
     " and then migrate"
 )
+BY_HAND = "run the statement of each line that names one, as the owner of what it is about, and then migrate"
 _OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
 _PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
 
@@ -66,6 +70,10 @@ class Drift(NamedTuple):
     tables: list[OfTable]
     # What the migrations that are missing make and is not there yet.
     new: list[str]
+    # Whether the database was there before: then a rule of somebody else is refused, too.
+    adopts: bool
+    # Triggers and rules of others, which are silent while migrations write.
+    theirs: list[Reaction]
 
     @property
     def is_there(self) -> bool:
@@ -75,29 +83,36 @@ class Drift(NamedTuple):
     def fix(self) -> str:
         if self.newer:
             return "install the version that made the database: to migrate with this one would be a step back"
-        can_be_made = all(difference.can_be_made for difference in self.differences) and all(
-            difference.statements for difference in self.tables
-        )
-        return MIGRATE if can_be_made else REPAIR
+        if not all(difference.can_be_made for difference in self.differences):
+            return REPAIR
+        return BY_HAND if self.refused else MIGRATE
+
+    @property
+    def refused(self) -> list[str]:
+        """Why migrate would refuse, one sentence each."""
+        return [each.sentence for each in self.tables if each.fix and (self.adopts or not each.theirs)]
 
     def sentences(self) -> list[str]:
-        """One for each thing that is behind."""
+        """One for each thing that is behind; what migrate refuses comes last, and says so."""
+        repaired = [each.sentence for each in self.tables if each.sentence not in self.refused]
         return [
             *(f"migration {name} is of a newer version" for name in self.newer),
             *(f"migration {file.name} is missing" for file in self.migrations),
-            *(difference.sentence for difference in self.tables),
+            *repaired,
             *(f"{difference.file.name} {difference.what}" for difference in self.differences),
+            *(f"migrate refuses: {sentence}" for sentence in self.refused),
         ]
 
     def script(self, *then: str) -> str:
         """What migrate would do about it, for a person to read or for psql."""
         if not (self.migrations or self.differences or self.tables or then):
             return ""
-        parts = ["begin;", "set local check_function_bodies = off;"]
+        parts = ["begin;", "set local check_function_bodies = off;", *(f"{each.silencing};" for each in self.theirs)]
         for each in self.tables:
             parts += [f"-- {each.sentence}", *(f"{statement};" for statement in each.statements)]
         for file in self.migrations:
             parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
+        parts += [f"{each.waking};" for each in self.theirs]
         for difference in self.differences:
             parts += [f"-- {difference.file.name} {difference.what}", *(f"{each};" for each in difference.before)]
             parts.append(difference.file.text.strip())
@@ -115,23 +130,35 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
     with _rolled_back(conn):
         migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
-        tables = [] if newer else _of_tables(conn, migrations, reads_rows=ledger)
-        files = functions_and_views()
+        by = {} if newer else made_by_each(conn, schema_files("migrations"))
+        tables = _of_tables(conn, by, migrations, reads_rows=ledger)
+        theirs = reactions(conn, by) if migrations and state(conn) in ("adoptable", "partial") else []
+        found = bearers(conn, migrations)
+        foreign = {each.name for each in found if each.whose == "foreign"}
+        taken_over = {each.name for each in older(found)}
+        files = [file for file in functions_and_views() if file.name not in foreign]
         definitions, refused = _definitions(conn, files)
         differences = [each for file in files if (each := _compared(conn, file, definitions))]
+        differences = [_taken_over(each) if each.file.name in taken_over else each for each in differences]
         if not migrations:
             # No view looks at another, and every migration has been: what a file lacks is gone from a table.
             differences = [_judged(each, refused.get(each.file.name)) for each in differences]
         new = absent(conn, made_by(migrations))
-        return Drift(migrations, differences, newer, tables, new)
+        return Drift(migrations, differences, newer, [*refusals(found), *tables], new, bool(migrations), theirs)
 
 
-def _of_tables(conn: "Connection[Any]", missing: list[SchemaFile], *, reads_rows: bool) -> list[OfTable]:
+def _of_tables(
+    conn: "Connection[Any]", by: adopt.Made, missing: list[SchemaFile], *, reads_rows: bool
+) -> list[OfTable]:
     """What migrate would do about the tables before the migrations that are missing, or refuse to."""
-    by = made_by_each(conn, schema_files("migrations"))
     names = {file.name for file in missing}
     seen = {name: parts for name, parts in by.items() if name not in names}
     return [*adopt.before(conn, by, missing), *adopt.after(conn, seen, reads_rows=reads_rows)]
+
+
+def _taken_over(difference: Difference) -> Difference:
+    """Of the older generation: replaced as a whole, and nobody keeps a right on it."""
+    return difference._replace(what="is the older generation's and is replaced", after=[])
 
 
 def _judged(difference: Difference, refusal: str | None) -> Difference:

@@ -144,7 +144,7 @@ def _left_open(details: Details) -> list[str]:
     return [
         f"Request {run.request_id} is still recorded as running since {at(run.started_at)}"
         f" ({relative(run.started_at, details.now)}), without a lease: the next run closes it as abandoned, and"
-        " `cronlease recover` does so now."
+        " `cronlease recover --all` does so now."
         for run in details.runs
         if run.status == "running"
     ]

@@ -12,7 +12,7 @@ from cronlease.cli.progress import bar
 from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
 from cronlease.db.conninfo import connect_sync
-from cronlease.db.migration.migrate import MigrationError, migrate
+from cronlease.db.migration.migrate import MigrationError, migrate, rehearse, state
 from cronlease.errors import SchemaMissing
 
 if TYPE_CHECKING:
@@ -38,7 +38,13 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
         raise click.UsageError("--dry-run and --check exclude each other")
     if dry_run or check:
         with toolbox.connection() as conn:
-            behind, lacking = drift(conn), missing_grants(conn) if roles else None
+            there, behind, lacking = state(conn), drift(conn), missing_grants(conn) if roles else None
+        if dry_run and behind.refused:
+            raise MigrationError(behind.refused[0])
+        if there in ("adoptable", "partial") and not behind.refused:
+            # Only a trial shows whether a trigger or a view of somebody else is in the way.
+            with toolbox.database_url() as url:
+                rehearse(url)
         _print_script(behind, lacking, as_json) if dry_run else _print_check(behind, lacking, as_json)
         return
     with toolbox.database_url() as url:

@@ -36,7 +36,7 @@ def recover_command(toolbox: "Toolbox", older_than: timedelta, every_age: bool, 
     )
     if left:
         none = "no lease could be cleared"
-    sentence = f"{counted(cleared, 'stale lease')} cleared" if cleared else none
+    sentence = f"{counted(cleared, 'dead run')} closed" if cleared else none
     document = {"recovered": cleared, "left": [each.function_name for each in left]}
     output.answer(document, sentence, in_json=as_json)
     for each in left:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from cronlease.cli.backends import blocking_backends, description, how_to_end
 from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
-from cronlease.cli.drift import MIGRATE, drift
+from cronlease.cli.drift import BY_HAND, MIGRATE, drift
 from cronlease.cli.format import counted
 from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
+from cronlease.db.migration.bearers import bearers, refusals
 from cronlease.db.migration.migrate import state
-from cronlease.db.migration.schema_files import MigrationError, functions_and_views, schema_files, tables_of
+from cronlease.db.migration.schema_files import MigrationError, functions_and_views, pending, schema_files, tables_of
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.settings import Settings
 
@@ -84,6 +85,10 @@ def _server(conn: "Connection[Any]", server: dict[str, Any]) -> Iterator[Finding
     if server["open_schema"]:
         said = "everybody may create things in the schema public, also functions with the names of ours"
         yield warning("server", said, "run `revoke create on schema public from public` as the owner of the database")
+    if server["creators"]:
+        roles = ", ".join(server["creators"])
+        said = f"{roles} may create things in the schema public, also functions with the names of ours"
+        yield warning("server", said, f"unless that is meant, `revoke create on schema public from {roles}`")
     if server["encoding"] != "UTF8":
         said = f"the database is encoded as {server['encoding']}: text with other characters fails, or is misread"
         yield warning(
@@ -122,10 +127,12 @@ def _absent(conn: "Connection[Any]", there: str, server: dict[str, Any], setting
     said = "the database has no schema of ours yet"
     if there == "adoptable":
         said = "the database has tables or functions of an older generation"
-        found = drift(conn)
-        if refused := [each.sentence for each in found.tables if not each.statements]:
-            yield broken("schema", f"{said}, which cannot be adopted: {'; '.join(refused)}", found.fix)
+        if refused := drift(conn).refused:
+            yield broken("schema", f"{said}, which cannot be adopted: {'; '.join(refused)}", BY_HAND)
             return
+    elif foreign := [each.sentence for each in refusals(bearers(conn, pending(conn)))]:
+        yield broken("schema", f"{said}, and migrate refuses: {'; '.join(foreign)}", BY_HAND)
+        return
     if not server["may_create"]:
         role = server["role"]
         fix = f'run `cronlease migrate --roles` as the owner of the database, then `grant {RUNNER} to "{role}"`'

@@ -14,7 +14,32 @@ select jsonb_build_object(
       and has_schema_privilege(n.oid, 'create')
   ),
   'encoding', current_setting('server_encoding'),
-  'open_schema', has_schema_privilege('public', 'public', 'create')
+  'open_schema', exists (
+    select
+    from pg_catalog.pg_namespace n
+    where n.nspname = 'public'
+      and has_schema_privilege('public', n.oid, 'create')
+  ),
+  -- Neither everybody, nor the owners of the schema and of our tables, nor whoever asks.
+  'creators', array(
+    select quote_ident(r.rolname)
+    from pg_catalog.pg_namespace n
+    cross join lateral aclexplode(n.nspacl) a
+    join pg_catalog.pg_roles r on r.oid = a.grantee
+    where n.nspname = 'public'
+      and a.privilege_type = 'CREATE'
+      and not r.rolsuper
+      and r.rolname <> current_user
+      and r.oid not in (
+        select n.nspowner
+        union
+        select c.relowner
+        from pg_catalog.pg_class c
+        where c.relnamespace = n.oid
+          and c.relname in ('refresh_schedule', 'cronlease_migrations')
+      )
+    order by 1
+  )
 )
 
 -- name: scheduled

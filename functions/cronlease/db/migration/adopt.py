@@ -6,17 +6,14 @@ Runs in migrate's transaction: when it refuses, nothing has happened.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.catalogue import Catalogue, Difference, Part, present, together
 from cronlease.db.migration.compare import adoptable, compare
 from cronlease.db.migration.schema_files import MigrationError, SchemaFile
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.queries import Query, first
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
-
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
 
 # What each migration makes, by its name.
 Made = dict[str, Catalogue]
@@ -79,29 +76,13 @@ def perform(conn: Any, differences: list[Difference], note: Callable[[str], None
                 raise
             except DatabaseTrouble as trouble:
                 raise MigrationError(
-                    f"{difference.what}, and `{statement}` fails: {trouble}{_detail(trouble)}:"
-                    " remove what it says is in the way, then migrate"
+                    f"{difference.what}, and `{statement}` fails: {trouble}{detail_of(trouble)}:"
+                    " change the rows or objects that it names, then migrate"
                 ) from None
         note(f"repaired: {difference.what}")
 
 
-def try_out(conn: Any) -> None:
-    """Raises MigrationError unless a run can be claimed and ended, and an opening written, on the adopted tables: a
-    trigger or rule of somebody else may forbid it. Leaves nothing behind."""
-    send_sync(conn, "savepoint trial")
-    try:
-        send_sync(conn, _SQL["trial"])
-    except Contended:
-        raise
-    except DatabaseTrouble as trouble:
-        raise MigrationError(
-            f"a run on these tables would fail: {trouble}{_detail(trouble)}:"
-            " remove the trigger or rule that is in the way, then migrate"
-        ) from None
-    send_sync(conn, "rollback to savepoint trial; release savepoint trial")
-
-
-def _detail(trouble: DatabaseTrouble) -> str:
+def detail_of(trouble: DatabaseTrouble) -> str:
     """What the server adds to its sentence: which row, which view."""
     diag = getattr(trouble.__cause__, "diag", None)
     detail = " ".join((getattr(diag, "message_detail", None) or "").split()).rstrip(".")
@@ -114,4 +95,8 @@ def _tables(catalogue: Catalogue) -> set[str]:
 
 def _holds(conn: Any, table: str, condition: str) -> bool:
     text = f"select exists (select from public.{table} where {condition})"  # noqa: S608 (names of ours)
-    return bool(ask_sync(conn, Query(text, {}, first)))
+    send_sync(conn, "savepoint question")
+    try:
+        return bool(ask_sync(conn, Query(text, {}, first)))
+    finally:
+        send_sync(conn, "rollback to savepoint question; release savepoint question")

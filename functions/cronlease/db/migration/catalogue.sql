@@ -1,7 +1,24 @@
 -- name: parts
 -- What the tables of these names consist of, in the schema public or, with `scratch`, among the temporary things of this
 -- session. The texts are the server's own, without the schema, so that the two can be compared.
-with tables as (
+-- A column also has the zone in which a session of this role writes a time without one, whatever zone our own client has
+-- asked for; and the views and indexes that use it.
+with zone as (
+  select coalesce(
+    (
+      select split_part(setting, '=', 2)
+      from pg_catalog.pg_db_role_setting s
+      cross join lateral unnest(s.setconfig) as setting
+      where s.setdatabase in (0, (select d.oid from pg_catalog.pg_database d where d.datname = current_database()))
+        and s.setrole in (0, current_user::regrole)
+        and lower(split_part(setting, '=', 1)) = 'timezone'
+      order by s.setrole = 0, s.setdatabase = 0
+      limit 1
+    ),
+    (select p.reset_val from pg_catalog.pg_settings p where p.name = 'TimeZone')
+  ) as name
+),
+tables as (
   select c.oid, c.relname::text as name, c.relkind, c.relpersistence, c.relforcerowsecurity
   from pg_catalog.pg_class c
   where c.relname = any (%(names)s::text[])
@@ -33,7 +50,27 @@ parts as (
       'not_null', a.attnotnull,
       'default', case when a.attgenerated = '' then pg_get_expr(d.adbin, d.adrelid) end,
       'identity', a.attidentity,
-      'generated', a.attgenerated
+      'generated', a.attgenerated,
+      'zone', case when y.typname in ('timestamp', 'date') then (select z.name from zone z) end,
+      'used_by', array(
+        select distinct format(
+          'drop %%s %%s',
+          case when u.relkind = 'i' then 'index' when u.relkind = 'm' then 'materialized view' else 'view' end,
+          format('%%I.%%I', u.relnamespace::regnamespace, u.relname)
+        )
+        from pg_catalog.pg_depend e
+        left join pg_catalog.pg_rewrite w on e.classid = 'pg_rewrite'::regclass and w.oid = e.objid
+        join pg_catalog.pg_class u on u.oid = case when e.classid = 'pg_class'::regclass then e.objid else w.ev_class end
+        where e.refclassid = 'pg_class'::regclass
+          and e.refobjid = t.oid
+          and e.refobjsubid = a.attnum
+          and (
+            u.relkind in ('v', 'm')
+            or u.relkind = 'i' and exists (
+              select from pg_catalog.pg_index x where x.indexrelid = u.oid and (x.indpred is not null or x.indexprs is not null)
+            )
+          )
+      )
     )
   from tables t
   join pg_catalog.pg_attribute a on a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped

@@ -7,8 +7,9 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, of_table
+from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, name_of, of_table
 from cronlease.db.queries import load_queries
+from cronlease.errors import DatabaseTrouble
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _TIME = "timestamp with time zone"
@@ -26,9 +27,14 @@ def changed(
 ) -> Iterator[Difference]:
     """Of the columns of the table, or of `only` those, what is not as it should be."""
     have = of_table(present, table, "column")
-    is_unlogged, may_be = (each[table, "table", table].detail["unlogged"] for each in (present, wanted))
-    if is_unlogged and not may_be:
-        yield Difference(f"table {table} is emptied by a crash", (f"alter table public.{table} set logged",))
+    if (
+        have
+        and present[table, "table", table].detail["unlogged"]
+        and not wanted[table, "table", table].detail["unlogged"]
+    ):
+        yield Difference(
+            f"table {table} is unlogged, and a crash would empty it", (f"alter table public.{table} set logged",)
+        )
     for column in of_table(wanted, table, "column").values():
         there = have.get(column.name)
         if only is not None and column.name not in only:
@@ -37,18 +43,22 @@ def changed(
             added = _addition(column)
             what = f"column {column.name} of {table} is missing"
             # Where the table was ours the values are gone, too: a person may have a backup.
-            is_new = only is not None
-            yield Difference(what, (added,)) if is_new else Difference(f"{what}, with its values", fix=added)
+            yield (
+                Difference(what, (added,)) if only is not None else Difference(f"{what}, with its values", fix=added)
+            )
         elif there.detail["generated"] == "v":
             fix = f"alter table public.{table} rename column {column.name} to {column.name}_before"
             yield Difference(f"column {column.name} of {table} is computed and cannot be written", fix=fix)
         else:
             using = _using(there, column)
             if using is None:
-                yield _refused(there, column)
+                yield _refused(there, column, holds)
                 continue
             statements = _statements(there, column, using, holds)
-            if statements:
+            if using and there.detail["used_by"]:
+                what = f"{_what(there, column)}, and cannot be changed while something uses it"
+                yield Difference(what, fix="; ".join(there.detail["used_by"]))
+            elif statements:
                 yield Difference(_what(there, column), tuple(statements))
 
 
@@ -77,8 +87,8 @@ def _using(there: Part, column: Part) -> str | None:
     if want == _TIME and have["base"] == "timestamptz":
         return f"{name}::timestamptz"
     if want == _TIME and have["base"] in ("timestamp", "date"):
-        # Without a zone it is another moment in every session; the older generation wrote UTC.
-        return f"{name}::timestamp at time zone 'UTC'"
+        # Without a zone it is another moment in every session: this one is that of the session that wrote now().
+        return f"{name}::timestamp at time zone {_literal(have['zone'])}"
     if want in ("integer", "bigint") and have["base"] in ("int2", "int4", "int8"):
         return f"{name}::{want}"
     if want == "jsonb" and have["base"] == "json":
@@ -86,22 +96,48 @@ def _using(there: Part, column: Part) -> str | None:
     return None
 
 
-def _refused(there: Part, column: Part) -> Difference:
+def own_times(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Difference]:
+    """Times without a zone in columns that are not ours: the migration would read them as UTC."""
+    ours = of_table(wanted, table, "column")
+    for part in of_table(present, table, "column").values():
+        if part.name not in ours and part.detail["base"] == "timestamp" and not part.detail["generated"]:
+            what = f"column {part.name} of {table} has no time zone and is read as a time in {part.detail['zone']}"
+            name = name_of(part)
+            using = f"using {name} at time zone {_literal(part.detail['zone'])}"
+            yield Difference(what, (f"alter table public.{table} alter column {name} type timestamptz {using}",))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _refused(there: Part, column: Part, holds: Holds) -> Difference:
     name, want = there.name, column.detail["type"]
     value = f"to_timestamp({name})" if want == _TIME and there.detail["category"] == "N" else f"{name}::{want}"
     alter = f"alter column {name}"
     # A uuid is no number: only another name makes room for ours.
     is_castable = want not in ("integer", "bigint", "boolean", "bytea") or there.detail["category"] in "SNB"
-    cast = f"{alter} drop default, {alter} type {want} using {value}"
-    fix = f"alter table public.{there.table} {cast if is_castable else f'rename column {name} to {name}_before'}"
+    fix = f"alter table public.{there.table} {alter} drop default, {alter} type {want} using {value}"
+    if not is_castable or not _converts(there.table, value, holds):
+        fix = f"alter table public.{there.table} rename column {name} to {name}_before"
     return Difference(f"column {name} of {there.table} is {there.detail['type']} and must be {want}", fix=fix)
+
+
+def _converts(table: str, value: str, holds: Holds) -> bool:
+    """Whether every row has a value that can be read so."""
+    try:
+        holds(table, f"({value})::text = chr(1)")
+    except DatabaseTrouble:
+        return False
+    return True
 
 
 def _what(there: Part, column: Part) -> str:
     have, want = there.detail, column.detail
     what = f"column {there.name} of {there.table}"
     if have["type"] != want["type"]:
-        return f"{what} is {have['type']} instead of {want['type']}"
+        zone = f" and is read as a time in the zone {have['zone']}" if have["zone"] else ""
+        return f"{what} is {have['type']} instead of {want['type']}{zone}"
     if have["not_null"] != want["not_null"]:
         return f"{what} {'allows no null' if have['not_null'] else 'allows null'}"
     return f"{what} has another default"

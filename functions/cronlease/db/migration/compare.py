@@ -7,7 +7,7 @@ because it drops something that is not ours or reads data in a way we would have
 from collections.abc import Iterator
 
 from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, name_of, of_table
-from cronlease.db.migration.columns import changed, key_columns
+from cronlease.db.migration.columns import changed, key_columns, own_times
 
 # What a schedule is told by whoever declares it; a rule about these is the owner's own. Runs write the other columns.
 _DECLARED = {"function_name"}
@@ -34,7 +34,10 @@ def adoptable(present: Catalogue, wanted: Catalogue, table: str, holds: Holds) -
     yield from _strangers(present, wanted, table)
     yield from _made_again(present, wanted, table)
     yield from changed(present, wanted, table, holds, only=have.keys() | _base(wanted, table))
+    if table == "refresh_schedule":
+        yield from own_times(present, wanted, table)
     yield from _keys(present, wanted, table, holds, only="p")
+    yield from _twins(present, wanted, table, holds)
     if {"locked_by", "locked_until"} & have.keys() and table == "refresh_schedule":
         yield from _half_locks(have, holds)
 
@@ -91,9 +94,13 @@ def _strangers(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Di
         has_value = detail["default"] or detail["identity"] or detail["generated"]
         if part.name not in ours and detail["not_null"] and not has_value:
             what = f"column {part.name} of {table} must have a value, which we do not know"
-            yield Difference(
-                what, fix=f"alter table public.{table} alter column {name_of(part)} drop not null", theirs=True
-            )
+            keys = [
+                f"drop constraint {name_of(each)}, "
+                for each in of_table(present, table, "constraint").values()
+                if each.detail["type"] == "p" and part.name in each.detail["columns"]
+            ]
+            fix = f"alter table public.{table} {''.join(keys)}alter column {name_of(part)} drop not null"
+            yield Difference(what, fix=fix, theirs=True)
 
 
 def _is_unique(part: Part) -> bool:
@@ -128,14 +135,31 @@ def _keys(present: Catalogue, wanted: Catalogue, table: str, holds: Holds, only:
             # The table has another primary key, which others may refer to.
             name = f"{'_and_'.join(columns)}_{'are' if len(columns) > 1 else 'is'}_unique"
         if fit is None:
-            yield _added_key(key, name, same, holds)
+            yield _added_key(key, name, same, holds, of_table(present, table, "column"))
         elif name not in [each.name.rstrip("0123456789") for each in same]:
             # The server numbers a name that a relation elsewhere has.
             rename = f"alter table public.{table} rename constraint {name_of(fit)} to {name}"
             yield Difference(f"constraint {name} of {table} is named {fit.name}", (rename,))
 
 
-def _added_key(key: Part, name: str, deferrable: list[Part], holds: Holds) -> Difference:
+def _twins(present: Catalogue, wanted: Catalogue, table: str, holds: Holds) -> Iterator[Difference]:
+    """Numbers that are to be unique by the migration and are not: rows are not deleted for them."""
+    have = of_table(present, table, "column")
+    for key in of_table(wanted, table, "constraint").values():
+        columns = key.detail["columns"]
+        if key.detail["type"] == "u" and set(columns) <= have.keys() and holds(table, _is_double(table, columns)):
+            listed = ", ".join(columns)
+            fix = f"alter table public.{table} rename column {columns[0]} to {columns[0]}_before"
+            yield Difference(f"{listed} of {table} is the same in several rows", fix=fix)
+
+
+def _is_double(table: str, columns: list[str]) -> str:
+    listed = ", ".join(columns)
+    twins = f"select {listed} from public.{table} group by {listed} having count(*) > 1"  # noqa: S608 (names of ours)
+    return f"({listed}) in ({twins})"
+
+
+def _added_key(key: Part, name: str, deferrable: list[Part], holds: Holds, have: dict[str, Part]) -> Difference:
     table, columns = key.table, key.detail["columns"]
     place, listed = f"public.{table}", ", ".join(columns)
     what = f"{listed} of {table} is not unique by a constraint"
@@ -144,10 +168,14 @@ def _added_key(key: Part, name: str, deferrable: list[Part], holds: Holds) -> Di
             fix = f"delete from {place} where {column} is null"  # noqa: S608 (names of ours)
             return Difference(f"{column} of {table} is null in some row", fix=fix)
     equal = " and ".join(f"a.{column} = b.{column}" for column in columns)
-    twins = f"select {listed} from {place} group by {listed} having count(*) > 1"  # noqa: S608 (names of ours)
-    if holds(table, f"({listed}) in ({twins})"):
-        fix = f"delete from {place} a using {place} b where {equal} and a.ctid < b.ctid"  # noqa: S608
-        return Difference(f"{listed} of {table} is the same in several rows", fix=fix)
+    if holds(table, _is_double(table, columns)):
+        order, stays = "{0}.ctid", "the row that was written last stays"
+        if "locked_until" in have and have["locked_until"].detail["category"] == "D":
+            order = "coalesce({0}.locked_until, '-infinity'), {0}.ctid"
+            stays = "the row with the latest lock stays, else the one that was written last"
+        before = f"({order.format('a')}) < ({order.format('b')})"
+        fix = f"delete from {place} a using {place} b where {equal} and {before}"  # noqa: S608 (names of ours)
+        return Difference(f"{listed} of {table} is the same in several rows ({stays})", fix=fix)
     how = "primary key" if name == key.name and key.detail["type"] == "p" else "unique"
     drops = tuple(_drop(each) for each in deferrable)
     return Difference(what, (*drops, f"alter table {place} add constraint {name} {how} ({listed})"))
@@ -178,10 +206,18 @@ def _rules(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Differ
             what = f"{part.kind} {part.name} of {table} is another one"
             yield Difference(what, (_drop(there), _creation(part)))
         elif not there.detail["valid"]:
-            what = f"{part.kind} {part.name} of {part.table} is not in force"
-            verb = {"constraint": "validate", "trigger": "enable"}.get(part.kind)
-            alter = f"alter table public.{table} {verb} {part.kind} {part.name}"
-            yield Difference(what, (alter,) if verb else (_drop(there), _creation(part)))
+            what, statements = _awake(there, part)
+            yield Difference(what, statements)
+
+
+def _awake(there: Part, part: Part) -> tuple[str, tuple[str, ...]]:
+    place = f"public.{part.table}"
+    what = f"{part.kind} {part.name} of {part.table} is not in force"
+    if part.kind == "constraint":
+        return what, (f"alter table {place} validate constraint {part.name}",)
+    if part.kind == "trigger":
+        return what, (f"alter table {place} enable trigger {part.name}",)
+    return what, (_drop(there), _creation(part))
 
 
 def _drop(part: Part) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration import adopt
-from cronlease.db.migration.catalogue import Catalogue, made_by_each
+from cronlease.db.migration.bearers import bearers, notes, older, refusals
+from cronlease.db.migration.catalogue import Catalogue, Difference, made_by_each
 from cronlease.db.migration.replace import closing_of, replace
 from cronlease.db.migration.schema_files import (
     MigrationError,
@@ -26,6 +27,7 @@ from cronlease.db.migration.schema_files import (
     schema_files,
     tables_of,
 )
+from cronlease.db.migration.trial import reactions, silence, try_out, wake
 from cronlease.db.queries import Query, first, load_queries
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
@@ -35,13 +37,14 @@ __all__ = [
     "create_if_absent",
     "functions_and_views",
     "migrate",
+    "rehearse",
     "schema_files",
     "state",
 ]
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _LOCK: Query[None] = Query("select pg_advisory_xact_lock(3, 0)", {}, lambda _: None)
-_A_ROW = "acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`"
+_NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
 # Not done by migrate itself: other applications of the database may count on the right.
 _OPEN = (
     "every role may create in the schema public, where a function of the same name could take our calls:"
@@ -50,6 +53,11 @@ _OPEN = (
 _ENCODING = (
     "the encoding of the database is {encoding}, and text that it cannot hold fails: use a database that was created"
     " with encoding 'UTF8'"
+)
+
+_ELSEWHERE = (
+    "the table {schema}.refresh_schedule was left alone, since everything of ours is in the schema public: where it"
+    " is the older one, `alter table {schema}.refresh_schedule set schema public` belongs before the first migrate"
 )
 
 # Learns after each file how many are done, of how many.
@@ -67,6 +75,12 @@ def migrate(url: str, progress: Progress = _ignore, *, roles: bool = False, note
     return _locked(url, lambda conn: _apply(conn, progress, note, roles=roles))
 
 
+def rehearse(url: str) -> None:
+    """Raises MigrationError where migrate would, and changes nothing: all of it is done and rolled back. It takes the
+    same locks, so it is for what cannot be known otherwise: whether older tables can be adopted."""
+    _locked(url, lambda conn: _apply(conn, _ignore, _ignore), end="rollback")
+
+
 def create_if_absent(url: str, note: Note = _ignore) -> list[str]:
     """The same for a first run: only where nothing of ours exists yet, or what an older generation left. What is half
     there is left to a person."""
@@ -77,6 +91,7 @@ def create_if_absent(url: str, note: Note = _ignore) -> list[str]:
             # Another first run was faster.
             return []
         if there == "partial":
+            adopt.perform(conn, list(refusals(bearers(conn, pending(conn)))), note, adopting=True)
             raise MigrationError("part of the schema is missing")
         return _apply(conn, _ignore, note)
 
@@ -85,10 +100,13 @@ def create_if_absent(url: str, note: Note = _ignore) -> list[str]:
 
 def state(conn: Any) -> str:
     """What of ours is there: absent, adoptable, partial or complete."""
-    return str(_ask(conn, "state"))
+    there = _ask(conn, "state")
+    if there is None:
+        raise MigrationError(_NO_SCHEMA)
+    return str(there)
 
 
-def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
+def _locked(url: str, work: Callable[[Any], list[str]], end: str = "commit") -> list[str]:
     try:
         with closing(connect_sync(url)) as conn:
             send_sync(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
@@ -96,7 +114,7 @@ def _locked(url: str, work: Callable[[Any], list[str]]) -> list[str]:
             # From here waiting would make every request wait behind us.
             send_sync(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
             applied = work(conn)
-            send_sync(conn, "commit")
+            send_sync(conn, end)
     except Contended as trouble:
         sentence = "the schema is in use or another migration is running: try again in a moment"
         raise MigrationError(sentence) from trouble
@@ -111,12 +129,18 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
     """Everything that migrate does, in order. Raises MigrationError: what cannot be adopted is refused first."""
     there, files, replaced = state(conn), schema_files("migrations"), functions_and_views()
     unseen, new = pending(conn), absent(conn, made_by(files))
-    was_boolean = _ask(conn, "notes")["answers_a_boolean"]
+    named = bearers(conn, unseen)
+    taken_over = {each.name for each in older(named)}
+
+    # What others made or own is refused before anything is looked into.
+    adopt.perform(conn, [*refusals(named), *_of_others(conn, files, replaced)], note, adopting=True)
 
     # Tables that were there before: what the migrations make of them is known before any is changed.
-    expected = _expected(conn, there, files, note)
+    expected = {} if new == made_by(files) else _expected(conn, there, files, note)
     known = adopt.recognised(conn, expected) if expected and not has_ledger(conn) else []
     migrations = [file for file in unseen if file.name not in known]
+    theirs = reactions(conn, expected) if there in ("adoptable", "partial") else []
+    silence(conn, theirs)
     if expected:
         adopt.perform(conn, adopt.before(conn, expected, migrations), note, adopting=True)
 
@@ -127,6 +151,7 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
         progress(done, total)
     for file in unseen:
         record(conn, file)
+    wake(conn, theirs)
 
     # Tables that somebody has changed since are put back, and new ones are taken from all but their owner.
     if expected:
@@ -135,22 +160,31 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
 
     # Functions and views, every time.
     for done, file in enumerate(replaced, start=len(migrations) + 1):
-        replace(conn, file)
+        replace(conn, file, adopting=file.name in taken_over)
         progress(done, total)
     if there in ("adoptable", "partial"):
-        adopt.try_out(conn)
+        try_out(conn, theirs)
     if roles or _ask(conn, "has_roles"):
         for file in schema_files("."):
             _send(conn, file)
 
-    for line in _notes(conn, was_boolean=was_boolean):
+    for line in [*notes(named), *_notes(conn)]:
         note(line)
     return [file.name for file in migrations]
 
 
+def _of_others(conn: Any, files: list[SchemaFile], replaced: list[SchemaFile]) -> Iterator[Difference]:
+    """What only its owner may change."""
+    params = {"tables": tables_of(files), "functions": [file.name for file in replaced]}
+    for each in ask_sync(conn, Query(_SQL["of_others"], params, first)):
+        kind, thing, owner = each["kind"], each["object"], each["owner"]
+        fix = f"alter {kind} public.{thing.removeprefix('public.')} owner to {each['migrator']}"
+        yield Difference(f"{kind} {thing} belongs to the role {owner}, who could migrate instead", fix=fix)
+
+
 def _expected(conn: Any, there: str, files: list[SchemaFile], note: Note) -> dict[str, Catalogue]:
     """What the tables are compared with; empty where there is nothing to compare, or no way to."""
-    if there == "absent" or newer_migrations(conn):
+    if newer_migrations(conn):
         # In a database of a newer version nothing that it made is put back to what it was.
         return {}
     try:
@@ -171,11 +205,11 @@ def _send(conn: Any, file: SchemaFile) -> None:
         raise MigrationError(f"{file.name}.sql: {trouble}") from None
 
 
-def _notes(conn: Any, *, was_boolean: bool) -> Iterator[str]:
+def _notes(conn: Any) -> Iterator[str]:
     """What is not wrong with the schema, and should still be known to whoever migrates."""
-    if was_boolean:
-        yield _A_ROW
     facts = _ask(conn, "notes")
+    for schema in _ask(conn, "elsewhere"):
+        yield _ELSEWHERE.format(schema=schema)
     if facts["open"]:
         yield _OPEN
     if facts["encoding"] != "UTF8":

@@ -2,8 +2,10 @@
 
 -- name: state
 -- absent: nothing of ours is here. adoptable: tables or a function of an older generation, which migrate takes over.
--- complete: the ledger and the function every hit calls. partial: anything between, for a person to look at.
+-- complete: the ledger and the function every hit calls. partial: anything between, for a person to look at. Null: no
+-- schema that could hold any of it.
 select case
+  when to_regnamespace('public') is null then null
   when ledger and claims then 'complete'
   when ledger or runs or grown then 'partial'
   when claims or older then 'adoptable'
@@ -18,7 +20,7 @@ from (
       select
       from pg_catalog.pg_proc
       where proname = 'acquire_refresh_lock'
-        and pronamespace = 'public'::regnamespace
+        and pronamespace = to_regnamespace('public')
     ) as claims,
     exists (
       select
@@ -42,16 +44,46 @@ select exists (
 )
 
 -- name: notes
--- What a person should know of the database: its encoding, whether everybody may create in the schema, and whether an
--- older acquire_refresh_lock answers a boolean.
+-- What a person should know of the database: its encoding, and whether everybody may create in the schema.
 select jsonb_build_object(
   'encoding', current_setting('server_encoding'),
-  'open', has_schema_privilege('public', 'public', 'create'),
-  'answers_a_boolean', exists (
-    select
-    from pg_catalog.pg_proc p
-    where p.proname = 'acquire_refresh_lock'
-      and p.pronamespace = 'public'::regnamespace
-      and p.prorettype = 'boolean'::regtype
-  )
+  'open', has_schema_privilege('public', 'public', 'create')
 )
+
+-- name: of_others
+-- The tables and functions of these names that this role may not change, with their owners.
+select coalesce(
+  jsonb_agg(
+    jsonb_build_object(
+      'kind', o.kind,
+      'object', o.object,
+      'owner', o.owner::regrole::text,
+      'migrator', current_user::regrole::text
+    )
+    order by o.object
+  ),
+  '[]'
+)
+from (
+  select 'table' as kind, c.relname::text as object, c.relowner as owner
+  from pg_catalog.pg_class c
+  where c.relnamespace = to_regnamespace('public')
+    and c.relname = any (%(tables)s::text[])
+    and c.relkind = 'r'
+  union all
+  select 'function', p.oid::regprocedure::text, p.proowner
+  from pg_catalog.pg_proc p
+  where p.pronamespace = to_regnamespace('public')
+    and p.proname = any (%(functions)s::text[])
+) o
+where not pg_has_role(current_user, o.owner, 'usage')
+
+-- name: elsewhere
+-- Schemas of the search path, other than public, that have a table of the older generation.
+select coalesce(jsonb_agg(distinct n.nspname), '[]')
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relname = 'refresh_schedule'
+  and c.relkind in ('r', 'p', 'v')
+  and n.nspname = any (current_schemas(false))
+  and n.nspname <> 'public'

@@ -28,9 +28,13 @@ def _array(names: Iterable[str]) -> str:
     return "'{" + ",".join(names) + "}'::text[]"
 
 
-def replace(conn: Any, file: SchemaFile) -> None:
-    """Creates the function or view in its present form; older signatures are dropped, grants are given again."""
-    grants, before = grants_of(conn, file.name), _versions(conn, file.name)
+def replace(conn: Any, file: SchemaFile, *, adopting: bool = False) -> None:
+    """Creates the function or view in its present form; older signatures are dropped, grants are given again. What
+    is adopted was not ours: nobody keeps a right on it, since ours may act with the rights of its owner."""
+    grants, before = [] if adopting else grants_of(conn, file.name), _versions(conn, file.name)
+    if adopting and "returns trigger" not in file.text:
+        # Made anew, it also has another owner. Triggers hold on to theirs, which acts for whoever writes.
+        _drop(conn, file.name, before)
     send_sync(conn, "savepoint before")
     try:
         send_sync(conn, file.text)
@@ -41,7 +45,7 @@ def replace(conn: Any, file: SchemaFile) -> None:
         send_sync(conn, file.text)
     send_sync(conn, "release savepoint before")
     _drop(conn, file.name, before)
-    if not _oids(before) & _oids(_versions(conn, file.name)):
+    if adopting or not _oids(before) & _oids(_versions(conn, file.name)):
         send_sync(conn, closing_of([file.name]))
     for statement in filter(None, [*grants, file.closing]):
         send_sync(conn, statement)

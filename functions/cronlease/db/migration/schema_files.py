@@ -39,6 +39,10 @@ class SchemaFile:
         return _CREATES_TABLE.findall(self.text)
 
     @property
+    def is_view(self) -> bool:
+        return "create or replace view" in self.text
+
+    @property
     def closing(self) -> str:
         """Takes a function from everybody: it is made open to all, and may act with the rights of its owner."""
         is_function = "create or replace function" in self.text
@@ -57,7 +61,7 @@ def schema_files(folder: str) -> list[SchemaFile]:
 def functions_and_views() -> list[SchemaFile]:
     """In the order in which they are applied: views may call functions, never the other way round, since functions
     are not looked into while they are made."""
-    return sorted(schema_files("functions"), key=lambda file: "create or replace view" in file.text)
+    return sorted(schema_files("functions"), key=lambda file: file.is_view)
 
 
 def tables_of(files: Iterable[SchemaFile]) -> list[str]:
@@ -114,7 +118,15 @@ def absent(conn: Any, names: list[str]) -> list[str]:
 
 def _applied(conn: Any) -> dict[str, str]:
     """The hashes of the applied migrations by name."""
-    return ask_sync(conn, Query(_SQL["applied"], {}, first)) if has_ledger(conn) else {}
+    if not has_ledger(conn):
+        return {}
+    if not ask_sync(conn, Query(_SQL["ledger_is_ours"], {}, first)):
+        raise MigrationError(
+            "there is a table cronlease_migrations that is not ours: change that with"
+            " `alter table public.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
+        )
+    applied: dict[str, str] = ask_sync(conn, Query(_SQL["applied"], {}, first))
+    return applied
 
 
 def _missing_table(conn: Any, names: list[str]) -> str | None:

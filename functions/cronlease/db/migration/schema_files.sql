@@ -5,6 +5,14 @@
 select coalesce(jsonb_object_agg(name, hash), '{}')
 from public.cronlease_migrations
 
+-- name: ledger_is_ours
+-- Whether a table of that name has what a ledger of ours has.
+select count(*) = 2
+from pg_catalog.pg_attribute
+where attrelid = to_regclass('public.cronlease_migrations')
+  and attname in ('name', 'hash')
+  and not attisdropped
+
 -- name: record
 insert into public.cronlease_migrations (name, hash)
 values (%(name)s::text, %(hash)s::text)

@@ -1,0 +1,102 @@
+"""Functions and views that have a name of ours: which of them are ours, which are the older generation's and are
+taken over, and which are somebody else's and are never touched. The rule itself is in bearers.sql."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cronlease.db.ask import ask_sync
+from cronlease.db.migration.catalogue import Difference
+from cronlease.db.migration.schema_files import SchemaFile, functions_and_views, schema_files
+from cronlease.db.queries import Query, first, load_queries
+
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+# Names that came after version 0.1, by the migration that came with them: where neither that one nor any after it was
+# applied, a function or view of that name was made by somebody else.
+_CAME_WITH = {
+    "0008_overdue_runs": (
+        "abandoned_runs",
+        "args_mistake",
+        "end_refresh_holder",
+        "prune_refresh_history",
+        "readable_args",
+        "refresh_holders",
+        "refresh_lock_key",
+        "take_due_refresh",
+    )
+}
+
+
+class Bearer(NamedTuple):
+    """A function or relation of the schema public that has a name of ours."""
+
+    name: str
+    kind: str
+    # As SQL names it, with the types of its arguments.
+    object: str
+    owner: str
+    arguments: list[str]
+    # The roles that may execute it, besides its owner, and the views that call it.
+    users: list[str]
+    used_by: list[str]
+    whose: str
+
+
+def bearers(conn: Any, pending: Iterable[SchemaFile]) -> list[Bearer]:
+    """All of them, before these migrations are applied."""
+    files, unseen = functions_and_views(), {file.name for file in pending}
+    last_seen = max((file.name for file in schema_files("migrations") if file.name not in unseen), default="")
+    params = {
+        "functions": [file.name for file in files if not file.is_view],
+        "views": [file.name for file in files if file.is_view],
+        "to_come": [name for migration, names in _CAME_WITH.items() if last_seen < migration for name in names],
+    }
+    return [Bearer(**each) for each in ask_sync(conn, Query(_SQL["bearers"], params, first))]
+
+
+def older(found: Iterable[Bearer]) -> list[Bearer]:
+    """Those of the older generation, which ours take the place of."""
+    return [each for each in found if each.whose == "older"]
+
+
+def refusals(found: Iterable[Bearer]) -> Iterator[Difference]:
+    """What a person has to move out of the way: things of others, and views that call what is replaced."""
+    for each in found:
+        if each.whose == "foreign":
+            said = (
+                f"{each.kind} {each.object} of the role {each.owner} has a name of ours and was not made by cronlease"
+            )
+            rename = f"alter {each.kind} {_qualified(each.object)} rename to {each.name}_before"
+            yield Difference(said, fix=rename)
+        elif each.whose == "older":
+            for view in each.used_by:
+                said = f"view {view} calls the older {each.object}, which is replaced"
+                yield Difference(said, fix=f"drop view {_qualified(view)}")
+
+
+def notes(found: Iterable[Bearer]) -> Iterator[str]:
+    """What whoever calls the older functions has to know."""
+    for each in older(found):
+        if each.name == "acquire_refresh_lock":
+            yield (
+                f"acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`; its arguments were"
+                f" ({', '.join(each.arguments)}) and are ({', '.join(_arguments(each.name))})"
+            )
+        elif each.name == "release_refresh_lock":
+            yield (f"{each.object} was replaced: its arguments are now ({', '.join(_arguments(each.name))})")
+        if each.users:
+            yield (
+                f"{', '.join(each.users)} may no longer execute {each.name}, which now acts for the owner of the"
+                " tables: `cronlease migrate --roles` makes the roles that may"
+            )
+
+
+def _arguments(name: str) -> list[str]:
+    """The arguments of our function, without those that have a default."""
+    (text,) = (file.text for file in functions_and_views() if file.name == name)
+    return re.findall(r"^  (p_\w+) (?!.* default)", text.partition("\n)")[0], re.MULTILINE)
+
+
+def _qualified(name: str) -> str:
+    return name if name.startswith("public.") else f"public.{name}"

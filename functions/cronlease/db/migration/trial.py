@@ -1,0 +1,108 @@
+"""Triggers and rules that others have put on tables which are adopted: silent while those are changed, and then tried
+out, so that one that would make every run fail is named before the migration is committed."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.migration.adopt import Made, detail_of
+from cronlease.db.migration.catalogue import Difference, together
+from cronlease.db.migration.schema_files import MigrationError
+from cronlease.db.queries import Query, first, load_queries
+from cronlease.errors import Contended, DatabaseTrouble, SchemaMissing
+
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+# Lets the functions of a trial be planned anew: the plan that a rule has emptied does not know of any table.
+_FUNCTIONS = ("ensure_schedule", "take_refresh_lock", "finish_refresh_run")
+_FRESH = ";".join(f"alter function public.{name} volatile" for name in _FUNCTIONS)
+
+
+class Reaction(NamedTuple):
+    """A trigger or a rule on one of our tables that is not ours."""
+
+    of_table: str
+    kind: str
+    name: str
+    # As `alter table ... enable` says it: empty, replica or always.
+    how: str
+    function: str | None
+
+    @property
+    def silencing(self) -> str:
+        return f"alter table public.{self.of_table} disable {self.kind} {self.name}"
+
+    @property
+    def waking(self) -> str:
+        return f"alter table public.{self.of_table} enable {self.how}{self.kind} {self.name}"
+
+    @property
+    def removal(self) -> str:
+        return f"drop {self.kind} {self.name} on public.{self.of_table}"
+
+    @property
+    def searching(self) -> str:
+        """Lets the function of a trigger find what it names without a schema, whoever calls it."""
+        function = self.function or ""
+        function = function if "." in function.partition("(")[0] else f"public.{function}"
+        return f"alter function {function} set search_path = public"
+
+
+def reactions(conn: Any, by: Made) -> list[Reaction]:
+    """Those on the tables of these migrations."""
+    parts = together(by).values()
+    params = {
+        "tables": sorted({part.table for part in parts}),
+        "ours": [part.name for part in parts if part.kind == "trigger"],
+    }
+    return [Reaction(**each) for each in ask_sync(conn, Query(_SQL["reactions"], params, first))]
+
+
+def silence(conn: Any, theirs: Iterable[Reaction]) -> None:
+    """What migrate writes into the tables of others is no event of theirs, and no trigger may undo it."""
+    for each in theirs:
+        send_sync(conn, each.silencing)
+
+
+def wake(conn: Any, theirs: Iterable[Reaction]) -> None:
+    for each in theirs:
+        send_sync(conn, each.waking)
+
+
+def try_out(conn: Any, theirs: Iterable[Reaction]) -> None:
+    """Raises MigrationError unless a run can be claimed and ended, and an opening written, on the adopted tables. It
+    names what is in the way, and the statement that helps. Leaves nothing behind."""
+    trouble = _trial(conn)
+    if trouble is None:
+        return
+    said = f"a run on these tables would fail: {trouble}{detail_of(trouble)}"
+    diag = getattr(trouble.__cause__, "diag", None)
+    if diag is not None and diag.constraint_name and diag.table_name:
+        fix = f"alter table public.{diag.table_name} drop constraint {diag.constraint_name}"
+        if _trial(conn, fix) is None:
+            raise MigrationError(Difference(said, fix=fix).sentence)
+    for each in theirs:
+        if _trial(conn, f"{each.removal};{_FRESH}" if each.kind == "rule" else each.removal) is not None:
+            continue
+        said = f"{each.kind} {each.name} of {each.of_table} would make runs fail: {trouble}{detail_of(trouble)}"
+        if each.function and isinstance(trouble, SchemaMissing) and _trial(conn, each.searching) is None:
+            raise MigrationError(
+                Difference(f"{said}, since our functions search no schema", fix=each.searching).sentence
+            )
+        raise MigrationError(Difference(said, fix=each.removal).sentence)
+    names = ", ".join(f"{each.kind} {each.name} of {each.of_table}" for each in theirs)
+    raise MigrationError(f"{said}: change what forbids it{f' ({names})' if names else ''}, then migrate")
+
+
+def _trial(conn: Any, preparation: str = "") -> DatabaseTrouble | None:
+    """What goes wrong in a trial after this statement, if anything."""
+    send_sync(conn, "savepoint trial")
+    try:
+        send_sync(conn, f"{preparation};{_SQL['trial']}")
+    except Contended:
+        raise
+    except DatabaseTrouble as trouble:
+        return trouble
+    finally:
+        send_sync(conn, "rollback to savepoint trial; release savepoint trial")
+    return None
