@@ -18,8 +18,8 @@ declare
     'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging', 'opening_staging_pages'
   ];
   v_views constant text[] := array[
-    'refresh_status', 'refresh_rows', 'refresh_holders', 'live_runs', 'abandoned_runs', 'openings', 'new_openings',
-    'closed_openings'
+    'refresh_status', 'refresh_rows', 'refresh_holders', 'refresh_prepared', 'live_runs', 'abandoned_runs', 'openings',
+    'new_openings', 'closed_openings'
   ];
   v_functions constant text[] := array[
     'abandon_refresh_run', 'acquire_refresh_lock', 'args_mistake', 'assert_lease', 'claim_due_refresh',

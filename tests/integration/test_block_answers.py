@@ -219,5 +219,25 @@ def test_a_block_that_fails_for_a_changed_setting_names_it(room: Room, statement
             conn.execute(statement)
 
     error = failed(room, job)
-    assert f"; the job changed {setting} of its session in run.commit(), let it reset that" in error
+    assert f"; the job changed {setting} of its session in run.commit(): reset it" in error
     assert effects(room) == []
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_block_whose_connection_was_finished_is_left_all_the_same(room: Room, is_async: bool) -> None:
+    async def job(run: Run) -> None:
+        with suppress(Exception):
+            async with run.transaction() as conn:
+                conn.pgconn.finish()
+        async with run.commit() as conn:
+            await conn.execute(INSERT)
+
+    def plain_job(run: Run) -> None:
+        with suppress(Exception), run.transaction() as conn:
+            conn.pgconn.finish()
+        with run.commit() as conn:
+            conn.execute(INSERT)
+
+    outcome = room.enter(job if is_async else plain_job)
+    assert outcome.status is Status.SUCCESS, outcome.error
+    assert effects(room) == [1]

@@ -47,7 +47,10 @@ def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
 
 
 def reported_settings(conn: AsyncConnection[Any] | Connection[Any]) -> dict[str, bytes | None]:
-    """What of its session the server has told without being asked: who is connected, and how it reads and writes."""
+    """What of its session the server has told without being asked: who is connected, and how it reads and writes.
+    Nothing where the connection is closed."""
+    if conn.closed:
+        return {}
     return {words: conn.pgconn.parameter_status(name) for name, words in _REPORTED.items()}
 
 

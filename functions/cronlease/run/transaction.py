@@ -143,7 +143,7 @@ class Transaction:
         self._blocks.held -= 1
         # Before the last question: an error in it takes the changes back.
         settings = reported_settings(self._conn)
-        self._changed = ", ".join(name for name, value in self._settings.items() if value != settings[name])
+        self._changed = ", ".join(name for name, value in settings.items() if value != self._settings[name])
         if is_idle(self._conn):
             self._blocks.broken = self._name
         if isinstance(error, GeneratorExit):
@@ -191,10 +191,10 @@ class Transaction:
             raise self._left_outside() from lost
         except (NotPermitted, Unreadable) as trouble:
             # The same session was permitted to ask, and could be read, until the job had it.
-            what = (
-                f"the job changed {self._changed} of its session" if self._changed else "if the job changed its role"
-            )
-            text = f"{trouble}; {what} in {self._name}, let it reset that before it leaves the block"
+            what = f"if the job changed its role in {self._name}, reset it"
+            if self._changed:
+                what = f"the job changed {self._changed} of its session in {self._name}: reset it"
+            text = f"{trouble}; {what} before the block is left"
             raise type(trouble)(text) from trouble
 
     @contextmanager
