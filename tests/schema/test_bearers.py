@@ -1,5 +1,6 @@
 """Functions and views of somebody else that have a name of ours: refused in a sentence, never dropped or replaced."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,7 +10,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronlease.cli.drift import drift
-from cronlease.db.migration.migrate import MigrationError, create_if_absent, migrate, schema_files
+from cronlease.db.migration.bearers import _CAME_WITH
+from cronlease.db.migration.migrate import (
+    MigrationError,
+    create_if_absent,
+    functions_and_views,
+    migrate,
+    schema_files,
+)
 from tests.conftest import Server
 from tests.schema.calls import one
 from tests.schema.older_tables import PLAIN
@@ -145,3 +153,10 @@ def test_a_table_in_another_schema_of_the_path_and_a_missing_schema_are_told(emp
         conn.execute("create schema public")
     migrate(empty_dsn, note=said.append)
     assert any("`alter table app.refresh_schedule set schema public`" in line for line in said)
+
+
+def test_every_name_that_version_0_1_does_not_have_is_said_to_have_come_later() -> None:
+    dumped = (Path(__file__).parent / "version_0_1.sql").read_text("utf-8")
+    known = set(re.findall(r"^CREATE (?:FUNCTION|VIEW) public\.(\w+)", dumped, re.MULTILINE))
+    later = {name for names in _CAME_WITH.values() for name in names}
+    assert {file.name for file in functions_and_views()} - known == later

@@ -23,6 +23,7 @@ _CAME_WITH = {
         "readable_args",
         "refresh_holders",
         "refresh_lock_key",
+        "refresh_prepared",
         "take_due_refresh",
     )
 }
