@@ -4,8 +4,14 @@ import importlib
 import subprocess
 from pathlib import Path
 
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from cronlease.db.migration.migrate import migrate
+from tests.conftest import Server
 from tests.deploy.jobs import DEPLOY, definition
-from tests.require import need, need_package
+from tests.require import need, need_package, need_postgres
 
 FILE = DEPLOY / "compose.yaml"
 
@@ -28,3 +34,31 @@ def test_its_numbers_are_those_of_the_one_definition() -> None:
             function["lease"],
             function["max_run"],
         )
+
+
+def test_the_login_of_the_function_is_the_runner_and_not_the_owner(empty_dsn: str, server: Server) -> None:
+    """Its own script, on a real server; a second start finds it there already."""
+    need_package("yaml")
+    services = importlib.import_module("yaml").safe_load(FILE.read_text())["services"]
+    programs = need_postgres()
+    script = services["login"]["command"][-1].replace("$$", "$")
+    at = conninfo_to_dict(empty_dsn)
+    names = {"PGHOST": "host", "PGPORT": "port", "PGUSER": "user", "PGPASSWORD": "password", "PGDATABASE": "dbname"}
+    environment = {name: str(at[key]) for name, key in names.items()}
+    environment |= {"RUNNER_PASSWORD": "it's secret", "PATH": f"{programs}:/usr/bin:/bin"}
+    migrate(empty_dsn, roles=True)
+    with psycopg.connect(server.admin, autocommit=True) as admin:
+        try:
+            for _ in range(2):
+                subprocess.run(["sh", "-ec", script], env=environment, check=True, capture_output=True)
+            login = make_conninfo(empty_dsn, user="cronlease_login", password="it's secret")
+            with psycopg.connect(login, autocommit=True) as conn:
+                claim = "select acquired from acquire_refresh_lock('a', gen_random_uuid())"
+                conn.execute("select ensure_schedule('a')")
+                assert conn.execute(claim).fetchone() == (True,)
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    conn.execute("delete from refresh_schedule")
+        finally:
+            admin.execute("drop role if exists cronlease_login")
+    for name in ("worker", "function"):
+        assert "//cronlease_login:" in services[name]["environment"]["DATABASE_URL"]

@@ -53,7 +53,7 @@ def empty_environment(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_the_lock_pins_every_requirement_of_the_project_by_hash() -> None:
     pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK, re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for requirement in map(Requirement, project["dependencies"]):
+    for requirement in map(Requirement, [*project["dependencies"], *project["optional-dependencies"]["oidc"]]):
         version = pinned.get(requirement.name.lower())
         assert version, f"{requirement.name} is not in requirements.lock: its second line says how to make it anew"
         assert Version(version) in requirement.specifier, f"requirements.lock has {requirement.name} {version}"

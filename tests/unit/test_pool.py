@@ -90,3 +90,15 @@ def test_one_that_cannot_be_opened_leaves_its_place_free() -> None:
                 await pool.take()
 
     asyncio.run(scenario())
+
+
+def test_what_is_given_back_after_the_end_is_closed() -> None:
+    async def scenario() -> None:
+        pool = pool_of(2)
+        idle, lent = await pool.take(), await pool.take()
+        await pool.give(idle)
+        await pool.close()
+        await pool.give(lent)
+        assert (idle.closed, lent.closed) == (True, True)
+
+    asyncio.run(scenario())

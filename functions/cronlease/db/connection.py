@@ -184,7 +184,7 @@ class Database:
         return connect_sync(self.url, self._prepare_after)
 
     async def close(self) -> None:
-        await self._pool.drain()
+        await self._pool.close()
 
     async def _open(self) -> PooledConnection:
         try:

@@ -25,6 +25,7 @@ class Pool(Generic[C]):
         self._close = close
         self._is_reusable = is_reusable
         self._idle: list[C] = []
+        self._closed = False
         self._slots = asyncio.Semaphore(size)
 
     async def take(self, *, fresh: bool = False) -> C:
@@ -48,10 +49,15 @@ class Pool(Generic[C]):
 
     async def give(self, connection: C) -> None:
         self._slots.release()
-        if self._is_reusable(connection):
+        if self._is_reusable(connection) and not self._closed:
             self._idle.append(connection)
         else:
             await self._close(connection)
+
+    async def close(self) -> None:
+        """Closes what is idle, and from then on whatever is given back."""
+        self._closed = True
+        await self.drain()
 
     async def drain(self) -> None:
         """Closes what is idle: after a server restart every one of them would fail once."""
