@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
-from cronlease.observe.redact import cut, printable, redact
+from cronlease.observe.redact import cut, printable, redact, redact_value
 
 logger = logging.getLogger("cronlease")
 
@@ -43,7 +43,7 @@ def log(level: int, message: str, *, action: str, cause: Any = None, **fields: A
         logger.log(level, message, exc_info=cause, extra={_FIELDS: {"action": action, **fields}})
 
 
-_encode = json.JSONEncoder(default=lambda value: _clean(str(value)), ensure_ascii=False).encode
+_encode = json.JSONEncoder(default=lambda value: redact_value(str(value), _LONGEST_FIELD), ensure_ascii=False).encode
 
 
 def incoming_trace() -> Trace | None:
@@ -79,18 +79,10 @@ class JsonFormatter(logging.Formatter):
             **_trace(),
         }
         # Before the encoding: afterwards a secret may be escaped beyond recognition.
-        line = _clean(line)
+        line = redact_value(line, _LONGEST_FIELD)
         if record.exc_info:
             line["exception"] = redact(cut(self.formatException(record.exc_info), _LONGEST_TRACEBACK))
         return _encode(line)
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(cut(value, _LONGEST_FIELD))
-    if isinstance(value, dict):
-        return {name: _clean(each) for name, each in value.items()}
-    return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 class TextFormatter(logging.Formatter):

@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+from typing import Any
 from urllib.parse import unquote
 
 LONGEST_STORED = 2000
@@ -68,6 +69,15 @@ def cut(text: str, most: int) -> str:
         half = next((size for size in range(len(secret) - 1, 0, -1) if kept.endswith(secret[:size])), 0)
         kept = kept[: len(kept) - half]
     return kept
+
+
+def redact_value(value: Any, most: int) -> Any:
+    """The value with every text in it redacted and at most so long, however deep it lies."""
+    if isinstance(value, str):
+        return redact(cut(value, most))
+    if isinstance(value, dict):
+        return {name: redact_value(each, most) for name, each in value.items()}
+    return [redact_value(each, most) for each in value] if isinstance(value, list | tuple) else value
 
 
 def storable(text: str) -> str:
