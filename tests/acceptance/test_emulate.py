@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from cronlease.cli.main import main
 from tests.acceptance.conftest import free_port
+from tests.faults.profile import thorough
 
 HIT = re.compile(r"^\d\d:\d\d:\d\d  #\d+ +(\d{3}|---)  (ok|skipped|not ok|no) +(\w+) +\d+\.\d{3} s")
 
@@ -136,6 +137,7 @@ def test_a_signal_stops_everything_in_order_and_the_next_one_need_not_wait_until
     assert list(data_dir.parent.glob("cronlease-*.log")) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")
 def test_a_killed_emulator_leaves_no_process_behind(data_dir: Path, port: int) -> None:
     with emulator(data_dir, "--port", str(port)) as process:
@@ -352,8 +354,8 @@ def verdict_of(said: str) -> dict[str, Any]:
     "how",
     [
         ["--chaos", "--kill-every", "0s", "--pause-every", "0s", "--sigterm-every", "0s"],
-        ["--hit-every", "0.2s"],
-        ["--schedule", "* * * * *", "--speed", "1000", "--attempt-deadline", "30m"],
+        thorough(["--hit-every", "0.2s"]),
+        thorough(["--schedule", "* * * * *", "--speed", "1000", "--attempt-deadline", "30m"]),
     ],
 )
 def test_the_times_of_a_decorator_are_shortened_and_the_setup_makes_its_table(
@@ -398,6 +400,7 @@ def test_a_setup_that_cannot_run_twice_is_one_sentence(data_dir: Path, port: int
     assert said.splitlines()[-1].startswith(sentence)
 
 
+@pytest.mark.thorough
 def test_a_promise_that_is_broken_makes_the_exit_status_1(data_dir: Path, port: int, dsn: str, cheats: Path) -> None:
     options = [
         "--source",

@@ -112,6 +112,7 @@ def test_strangers_are_refused_and_cost_no_connection(
     assert Room(dsn).query("select count(*) from refresh_schedule") == [(0,)]
 
 
+@pytest.mark.thorough
 def test_a_function_that_believes_every_token_is_seen(
     serve: Serve, dsn: str, issuer: Issuer, profile: Profile
 ) -> None:

@@ -42,6 +42,20 @@ class Closed:
         with psycopg.connect(self.server.admin, autocommit=True) as conn:
             conn.execute(text)
 
+    def tries(self, text: str) -> bool:
+        """Whether it could be done: some of it takes a database that nobody uses."""
+        try:
+            self.admin(text.format(role=self.role, name=self.name))
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
+
+    def alone(self) -> bool:
+        """Whether nobody uses the database, once whoever did has been cut off."""
+        self.proxy.cut()
+        with psycopg.connect(self.server.admin, autocommit=True) as conn:
+            return conn.execute(_SESSIONS, [[self.name, f"{self.name}_away"]]).fetchone() is None
+
     def _owner(self) -> str:
         ((owner,),) = self.room.query("select current_user")
         return str(owner)
@@ -81,9 +95,10 @@ def black_holed(closed: Closed) -> Iterator[None]:
 def by_admin(broken: str, mended: str) -> Callable[[Closed], AbstractContextManager[None]]:
     @contextmanager
     def taken_away(closed: Closed) -> Iterator[None]:
+        # A release of an earlier claim may still be on its way in the background, and open a session at any time.
+        wait_until(lambda: closed.alone() and closed.tries(broken))
         closed.proxy.cut()
-        wait_until(lambda: not closed.room.query(_OTHERS))
-        closed.admin(broken.format(role=closed.role, name=closed.name))
+        wait_until(closed.alone)
         yield
         closed.admin(mended.format(role=closed.role, name=closed.name))
         closed.proxy.cut()
@@ -98,7 +113,7 @@ def wrong_schema(closed: Closed) -> Iterator[None]:
     closed.room.query("alter table refresh_schedule rename column somebody_elses to locked_until")
 
 
-_OTHERS = "select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+_SESSIONS = "select 1 from pg_stat_activity where datname = any (%s)"
 READ_ONLY = "alter database {name} set default_transaction_read_only ="
 KINDS: dict[str, Callable[[Closed], AbstractContextManager[None]]] = {
     "refused": refused,

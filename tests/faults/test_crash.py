@@ -45,6 +45,7 @@ def test_a_crash_loses_no_acknowledged_run_and_invents_none(
     profile.record("P7", kept, restarts, hits=dict(ledger.hits), violations=violations)
 
 
+@pytest.mark.thorough
 def test_a_server_that_acknowledges_too_early_is_seen(serve: Serve, crashing: Crashing, profile: Profile) -> None:
     """The negative control."""
     early = {"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "1GB"}

@@ -13,6 +13,8 @@ from tests.faults.crashing import Base, Crashing, base_of
 from tests.faults.scene import OPENINGS, Hit, Point, Scene, until_it_runs
 from tests.integration.conftest import Room, wait_until
 
+pytestmark = pytest.mark.thorough
+
 HELD = "select 1 from refresh_schedule where locked_by is not null"
 SCHEDULE = "select locked_by, last_status, next_run_at > clock_timestamp() from refresh_schedule"
 

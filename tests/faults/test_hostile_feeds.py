@@ -21,6 +21,8 @@ from tests.integration.boards import board, job
 from tests.integration.conftest import Room
 from tests.integration.web import Web, answer, web
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["web"]
 
 MOST_MB = 32

@@ -13,6 +13,8 @@ from tests.faults.profile import Profile
 from tests.faults.scene import Hit
 from tests.integration.conftest import Room, wait_until
 
+pytestmark = pytest.mark.thorough
+
 SOURCE = Path(__file__).with_name("hung.py")
 KINDS = ("waits", "sleeps", "blocks")
 LEASE, MAX_RUN = 1, 2

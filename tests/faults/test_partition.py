@@ -6,6 +6,8 @@ from tests.faults.profile import Profile
 from tests.faults.scene import UNFENCED, Point, Scene
 from tests.faults.takeover import POINTS, Fault, record, violations
 
+pytestmark = pytest.mark.thorough
+
 
 def stalled(scene: Scene) -> Fault:
     """What was sent meanwhile is delivered late."""

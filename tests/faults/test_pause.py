@@ -60,6 +60,7 @@ def test_paused_in_its_transaction_it_blocks_others_no_longer_than_the_timeout(
     assert longest <= IDLE_SECONDS + 1
 
 
+@pytest.mark.thorough
 def test_a_transaction_without_that_timeout_blocks_others_for_longer(scene: Scene) -> None:
     """The negative control."""
     with psycopg.connect(scene.room.dsn) as conn:

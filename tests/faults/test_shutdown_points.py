@@ -15,6 +15,8 @@ from tests.faults.profile import Profile
 from tests.faults.scene import NAME, OPENINGS, Hit, Point, Scene
 from tests.integration.conftest import wait_until
 
+pytestmark = pytest.mark.thorough
+
 MAIN = FUNCTIONS / "main.py"
 SERVERS = ("functions-framework", "uvicorn")
 KINDS = (*SERVERS, "worker", "run-due")

@@ -27,6 +27,8 @@ from tests.faults.scene import sql as text_of
 from tests.faults.still import PLACES
 from tests.integration.conftest import Room, wait_until
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 LEASE, MAX_RUN = 1, 6
 # For ten backends to end, and the claims that find their rows free.

@@ -173,9 +173,9 @@ def test_a_monitor_that_is_ill_costs_a_run_little_time_and_nothing_else(
     assert (outcome.status, outcome.error) == (Status.SUCCESS, None)
     wait_until(lambda: len(caplog.records) == 2)
     assert {record.levelname for record in caplog.records} == {"WARNING"}
-    assert all(
-        record.getMessage().endswith(f"does not affect the run: 127.0.0.1: {said}") for record in caplog.records
-    )
+    # On a busy machine a monitor may be given up before it is known what ails it.
+    why = {record.getMessage().partition("does not affect the run: 127.0.0.1: ")[2] for record in caplog.records}
+    assert why <= {said, "it did not answer in time"}
     assert KEY not in caplog.text
 
 

@@ -14,6 +14,8 @@ from opening_signals.errors import FeedError
 from opening_signals.http import body, fetch, network
 from tests.integration.web import Connection, Script, Web, answer, drain, growth, head, moved, read, web
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["web"]
 
 MB = 1024 * 1024

@@ -68,7 +68,7 @@ def one_winner(dsn: str, name: str) -> bool:
         return sum(pool.map(ask, range(4))) == 1
 
 
-@pytest.mark.parametrize("case", one_in(4, ADOPTED))
+@pytest.mark.parametrize("case", one_in(8, ADOPTED))
 def test_an_older_database_is_adopted_with_every_row_and_runs(case: str, empty_dsn: str) -> None:
     older(empty_dsn, ADOPTED[case])
     with psycopg.connect(empty_dsn) as conn:
@@ -100,7 +100,7 @@ def test_an_older_database_is_adopted_with_every_row_and_runs(case: str, empty_d
     assert one_winner(empty_dsn, (names or [NAME])[0])
 
 
-@pytest.mark.parametrize("case", one_in(4, REFUSED))
+@pytest.mark.parametrize("case", one_in(8, REFUSED))
 def test_what_cannot_be_adopted_is_refused_and_left_as_it_was_and_the_sentence_helps(
     case: str, empty_dsn: str
 ) -> None:

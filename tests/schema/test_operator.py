@@ -52,6 +52,7 @@ def test_an_unknown_name_is_told_in_the_words_of_a_claim(conn: psycopg.Connectio
     assert one(conn, "select count(*) from public.refresh_schedule") == 1
 
 
+@pytest.mark.thorough
 def test_none_of_them_waits_longer_than_two_seconds(dsn: str, conn: psycopg.Connection) -> None:
     """Nor who creates a schedule beside an open transaction that creates it."""
     for verb in VERBS:

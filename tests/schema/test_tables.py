@@ -65,6 +65,7 @@ def works(conn: psycopg.Connection) -> bool:
     return bool(claim.acquired and finish(conn, request, claim.fence, "partial").status == "partial")
 
 
+@pytest.mark.thorough
 def test_each_change_is_named_and_migrate_puts_it_back(dsn: str, conn: psycopg.Connection) -> None:
     assert found(conn) == []
     for change, said in PUT_BACK.items():
