@@ -164,6 +164,7 @@ def test_a_monitor_that_is_ill_costs_a_run_little_time_and_nothing_else(
     hurry(monkeypatch)
     caplog.set_level(logging.WARNING)
     if behave is None:
+        monitor.shutdown()
         monitor.server_close()
     else:
         monitor.behave = behave
