@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import isinf
 from typing import Any
 
-# The limits of args_mistake in schema/functions.
+# The limits of args_mistake in schema/cronlease/functions.
 _MOST_LEVELS = 200
 _LARGEST = 10**300
 _SHOWN_DIGITS = 40

@@ -1,6 +1,6 @@
 """One typed function per SQL function, with the same name: each answers the query that calls it.
 
-The lock itself is in schema/functions: every race is closed there, none here.
+The lock itself is in schema/cronlease/functions: every race is closed there, none here.
 """
 
 import json

@@ -115,9 +115,8 @@ def _advice(error: DatabaseTrouble) -> str:
         case SchemaMissing():
             return f"{error}: {_OWNER}"
         case NotPermitted():
-            return (
-                f"{error}: grant this role cronlease_runner (schema/roles.sql), or {_OWNER} where there is none yet"
-            )
+            made_by = "`cronlease migrate --roles` makes it"
+            return f"{error}: grant this role cronlease_runner ({made_by}), or {_OWNER} where there is none yet"
         case Unreachable():
             return advised(error)
         case Ambiguous():
