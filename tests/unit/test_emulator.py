@@ -22,7 +22,7 @@ from cronlease.cli.table import lines
 from cronlease.emulator.chaos import check as check_faults
 from cronlease.emulator.chaos import possible
 from cronlease.emulator.clock import Clock
-from cronlease.emulator.cron import Cron
+from cronlease.slots import Cron
 from cronlease.emulator.faults import CHAOS, Faults
 from cronlease.emulator.feeds import FEEDS, FeedServer
 from cronlease.emulator.function import EmulatorError

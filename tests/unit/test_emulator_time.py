@@ -9,7 +9,7 @@ import pytest
 from freezegun import freeze_time
 
 from cronlease.emulator.clock import Clock
-from cronlease.emulator.cron import Cron, Slots, Steady
+from cronlease.slots import Cron, Slots, Steady
 from cronlease.emulator.jobs import from_file
 from cronlease.emulator.retry import Retry
 from cronlease.emulator.scheduler import next_slot

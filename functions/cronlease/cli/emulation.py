@@ -14,7 +14,7 @@ from cronlease.cli.progress import bar
 from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
 from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.emulator import jobs as timed_jobs
-from cronlease.emulator.cron import Cron
+from cronlease.slots import Cron
 from cronlease.emulator.emulate import emulate
 from cronlease.emulator.environment import Target
 from cronlease.emulator.external_database import Refused

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.cadence import duration, written
-from cronlease.emulator.cron import Cron, Slots, Steady
+from cronlease.slots import Cron, Slots, Steady
 from cronlease.emulator.retry import NO_RETRY, Retry
 from cronlease.process.emulated import CAPPED, EMULATED, faster, faster_lease
 from cronlease.settings import Settings

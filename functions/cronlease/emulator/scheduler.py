@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 
 from cronlease.emulator.clock import Clock
-from cronlease.emulator.cron import Slots
+from cronlease.slots import Slots
 from cronlease.emulator.faults import NO_FAULTS, Dice, Faults
 from cronlease.emulator.jobs import TimedJob
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cronlease.cadence import duration, written
 from cronlease.cli.doctor.finding import Finding, broken, ok, warning
-from cronlease.emulator.cron import Cron
+from cronlease.slots import Cron
 from cronlease.emulator.jobs import LONGEST_DEADLINE, SHORTEST_DEADLINE
 from cronlease.job import Job
 from cronlease.settings import load

@@ -1,0 +1,143 @@
+"""The slots of a cadence: moments of the calendar, or of a beat. Pure: takes the time as an argument.
+
+At a change of clocks: a time that is left out comes when the clocks have jumped; a time that there are two of comes
+once, the first time; what recurs within the hour or every hour (`*` in those fields) goes by elapsed time.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from typing import Protocol, Self
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+# What is missed longer than this many slots is not counted to the end: the claim waits for the count.
+MOST_COUNTED = 10_000
+# Fewer signs than the library takes: what Cloud Scheduler would refuse is refused here.
+_TERM = re.compile(r"\*|\d+|[a-z]{3}", re.IGNORECASE)
+_SEPARATOR = re.compile("[,/-]")
+_MINUTE = timedelta(minutes=1)
+# The 29 February of every eighth year is a slot, too, around 2100.
+_FARTHEST = timedelta(days=40 * 366)
+
+
+class Slots(Protocol):
+    """Moments in order, without an end."""
+
+    def after(self, moment: datetime) -> datetime:
+        """The first one after that moment."""
+
+    def latest(self, moment: datetime) -> datetime | None:
+        """The last one at or before that moment; None where none is found."""
+
+    def count(self, first: datetime, before: datetime) -> int:
+        """How many there are from that one on and before the other moment, up to MOST_COUNTED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Five fields, names allowed, 0 and 7 are Sunday; wall-clock time of the zone."""
+
+    expression: str
+    zone: ZoneInfo
+
+    @classmethod
+    def parse(cls, expression: str, zone: str) -> Self:
+        """Raises ValueError, one sentence that says what to write."""
+        fields = expression.split()
+        terms = [term for field in fields for term in _SEPARATOR.split(field)]
+        try:
+            known = ZoneInfo(zone)
+        except (KeyError, OSError, ValueError):
+            raise ValueError(f"{zone!r} is no time zone: write a name such as Europe/Berlin or Etc/UTC") from None
+        try:
+            if len(fields) != 5:
+                raise CronSimError(f"it has {len(fields)} fields")
+            if not all(map(_TERM.fullmatch, terms)):
+                raise CronSimError("a field has numbers, names, and the signs * , - /")
+            made = cls(expression, known)
+            # Whether it ever comes does not depend on when one asks.
+            made.after(datetime(2000, 1, 1, tzinfo=UTC))
+        except CronSimError as error:
+            why = f"{str(error)[:1].lower()}{str(error)[1:]}"
+            raise ValueError(
+                f"{expression!r} is no cron expression ({why}): write five fields, such as */5 * * * *"
+            ) from None
+        return made
+
+    def after(self, moment: datetime) -> datetime:
+        for slot in self._each_after(moment):
+            return slot
+        raise CronSimError("it never comes")
+
+    def latest(self, moment: datetime) -> datetime | None:
+        """Searched with `after` alone, so that both ways agree at every change of clocks."""
+        reach = _MINUTE
+        while (found := self.after(moment - reach)) > moment:
+            reach *= 4
+            if reach > _FARTHEST:
+                return None
+        ceiling = moment
+        while (following := self.after(found)) <= moment:
+            middle = found + (ceiling - found) / 2
+            later = self.after(middle)
+            if later <= moment:
+                found = later
+            else:
+                # Nothing lies between the middle and the moment.
+                found, ceiling = following, middle
+        return found
+
+    def count(self, first: datetime, before: datetime) -> int:
+        slots = self._each_after(first - timedelta(microseconds=1))
+        return sum(1 for _ in islice(takewhile(lambda slot: slot < before, slots), MOST_COUNTED))
+
+    def _each_after(self, moment: datetime) -> Iterator[datetime]:
+        """The library starts from the wall clock, which may show a time for the second time, and comes more than once
+        to the end of a jump: what it finds may be past already."""
+        last = moment
+        for slot in CronSim(self.expression, moment.astimezone(self.zone)):
+            in_utc = slot.astimezone(UTC)
+            if in_utc > last:
+                last = in_utc
+                yield in_utc
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Every so often: one moment of it and whole multiples from there, both ways."""
+
+    anchor: datetime
+    every: timedelta
+
+    def after(self, moment: datetime) -> datetime:
+        return self.anchor + ((moment - self.anchor) // self.every + 1) * self.every
+
+    def latest(self, moment: datetime) -> datetime | None:
+        return self.anchor + ((moment - self.anchor) // self.every) * self.every
+
+    def count(self, first: datetime, before: datetime) -> int:
+        return max(0, min(MOST_COUNTED, -((first - before) // self.every)))
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """Every so often, from the first moment on."""
+
+    first: datetime
+    every: timedelta
+
+    def after(self, moment: datetime) -> datetime:
+        return max(self.first, Beat(self.first, self.every).after(moment))
+
+
+def coming(slots: Slots, moment: datetime, number: int) -> list[datetime]:
+    """The next so many after that moment."""
+    found: list[datetime] = []
+    while len(found) < number:
+        moment = slots.after(moment)
+        found.append(moment)
+    return found
