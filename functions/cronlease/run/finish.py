@@ -6,7 +6,7 @@ Whether a commit happened is asked, never guessed: finish answers what it record
 import asyncio
 import logging
 
-from cronlease.db.connection import Database
+from cronlease.db.connection import within
 from cronlease.db.functions import Finish, release_refresh_lock
 from cronlease.db.queries import Query
 from cronlease.errors import (
@@ -20,12 +20,8 @@ from cronlease.errors import (
 )
 from cronlease.observe import telemetry
 from cronlease.observe.logs import log
-from cronlease.observe.redact import LONGEST_STORED, storable
+from cronlease.observe.redact import LONGEST_STORED, storable, text_of
 from cronlease.outcome import FailReason, Outcome, Status
-from cronlease.run.blocks import Blocks
-from cronlease.run.deadline import within
-from cronlease.run.lease import Lease
-from cronlease.run.raised import text_of
 from cronlease.run.record import Record
 
 _ACTIONS = {
@@ -45,12 +41,12 @@ _STATUSES = {
 class Finisher:
     """Writes the end of one run, once."""
 
-    def __init__(self, lease: Lease, record: Record, blocks: Blocks, database: Database) -> None:
-        self._attempt = lease.attempt
-        self._lease = lease
+    def __init__(self, record: Record) -> None:
+        self._attempt = record.attempt
+        self._lease = record.lease
         self._record = record
-        self._blocks = blocks
-        self._database = database
+        self._blocks = record.blocks
+        self._database = record.database
 
     async def finish(self, error: BaseException | None) -> Outcome:
         """The outcome of a job that returned (None) or raised."""
