@@ -34,17 +34,19 @@ class Trace:
         self._frames[id(frame)] = frame
         self.calls.append((path.removeprefix(_OURS).removesuffix(".py"), frame.f_code.co_qualname))
 
-    def summary(self) -> str:
+    def summary(self, since: str | None = None) -> str:
+        """Of all, or of what comes after the first call of that function."""
         seen: list[str] = []
         returns, last = 0, ""
-        for module, _ in self.calls:
+        start = 0 if since is None else [function for _, function in self.calls].index(since)
+        for module, _ in self.calls[start:]:
             if module not in seen:
                 seen.append(module)
             elif module != last:
                 returns += 1
             last = module
         return (
-            f"{len(seen)} modules, {len(self.calls)} calls, {returns} returns to a module already seen: "
+            f"{len(seen)} modules, {len(self.calls) - start} calls, {returns} returns to a module already seen: "
             + " ".join(seen)
         )
 
@@ -93,6 +95,7 @@ async def measure(*, calls: bool) -> None:
     for name, body in (("a committed run", b'{"force": true}'), ("a skip", b"")):
         traced = await trace(target, body)
         print(f"{name}: {traced.summary()}")
+        print(f"  of it from run_once on: {traced.summary('run_once')}")
         if calls:
             print(traced.listing())
 

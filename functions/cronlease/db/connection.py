@@ -119,9 +119,9 @@ class Database:
         self._pool: Pool[PooledConnection] = Pool(self._open, PooledConnection.close, _is_reusable, size)
 
     @asynccontextmanager
-    async def connection(self, *, fresh: bool = False) -> AsyncIterator[PooledConnection]:
+    async def connection(self) -> AsyncIterator[PooledConnection]:
         """A connection in autocommit mode until the block ends; one left in a transaction is thrown away."""
-        async with self._for_all_but_ends, self._taken(fresh=fresh) as conn:
+        async with self._for_all_but_ends, self._taken(fresh=False) as conn:
             yield conn
 
     @asynccontextmanager
@@ -149,13 +149,8 @@ class Database:
 
     async def ask(self, query: Query[T]) -> T:
         """One round trip, repeated on a new connection when that was lost: our functions may be asked twice."""
-        try:
-            async with self.connection() as conn:
-                return await ask(conn, query)
-        except ConnectionLost:
-            await self._pool.drain()
-            async with self.connection(fresh=True) as conn:
-                return await ask(conn, query)
+        async with self._for_all_but_ends:
+            return await self.ask_at_the_end(query)
 
     async def ask_at_the_end(self, query: Query[T]) -> T:
         """The same for the end of a run, which waits for neither jobs nor requests."""

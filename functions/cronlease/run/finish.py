@@ -168,16 +168,17 @@ class Finisher:
 
     def _success(self, finish: Finish) -> Outcome:
         record, attempt = self._record, self._attempt
+        duration_ms = attempt.duration_ms
         log(
             logging.INFO,
             f"Ran {attempt.function}: {finish.status.value}",
             action="run_finished",
             status=finish.status.value,
             error=record.left_out,
-            **self._attempt.who,
+            **attempt.who,
             **record.counts._asdict(),
             next_run_at=finish.next_run_at,
-            duration_ms=attempt.duration_ms,
+            duration_ms=duration_ms,
         )
         return Outcome(
             attempt.function,
@@ -186,7 +187,7 @@ class Finisher:
             error=record.left_out,
             counts=record.counts,
             next_run_at=finish.next_run_at,
-            duration_ms=attempt.duration_ms,
+            duration_ms=duration_ms,
             hint=record.hint and storable(record.hint),
         )
 

@@ -85,8 +85,8 @@ class Record:
     def __init__(self, attempt: Attempt, job: Job, claimed: Claim, database: Database) -> None:
         assert claimed.fence is not None, "a claim that was granted has a fence"
         self.attempt = attempt
-        self.lease = Lease(attempt, claimed.fence)
         self.blocks = Blocks()
+        self.lease = Lease(attempt, claimed.fence)
         self.database = database
         self.counts = Counts()
         self.hint: str | None = None

@@ -108,13 +108,15 @@ class Transaction:
         limits = self._lease.limits
         seconds = limits.lease.total_seconds()
         left = timedelta(seconds=max(0.001, self._lease.run_until - time.monotonic()))
+        times = limits.lock_wait, limits.idle_in_transaction, left, limits.lease
+        lock, idle, statement, vanished = (max(1, length // timedelta(milliseconds=1)) for length in times)
         return (
             "begin isolation level read committed;"
-            f" set local lock_timeout = {_milliseconds(limits.lock_wait)};"
-            f" set local idle_in_transaction_session_timeout = {_milliseconds(limits.idle_in_transaction)};"
-            f" set local statement_timeout = {_milliseconds(left)};"
+            f" set local lock_timeout = {lock};"
+            f" set local idle_in_transaction_session_timeout = {idle};"
+            f" set local statement_timeout = {statement};"
             # No limit above ends the wait for a client that has vanished. A live one has a lease's time to read on.
-            f" set local tcp_user_timeout = {_milliseconds(limits.lease)};"
+            f" set local tcp_user_timeout = {vanished};"
             f" set local tcp_keepalives_idle = {max(1, min(10, int(seconds / 4)))};"
             f" set local tcp_keepalives_interval = {max(1, min(5, int(seconds / 8)))};"
             " set local tcp_keepalives_count = 3"
@@ -217,7 +219,3 @@ class Transaction:
         else:
             self._blocks.pieces += 1
             self._lease.renewed(self._asked_at)
-
-
-def _milliseconds(length: timedelta) -> int:
-    return max(1, int(length.total_seconds() * 1000))
