@@ -80,7 +80,8 @@ class Blocks:
 
 
 class Record:
-    """Counts, hint and what was left out, as the job reports them; and the run's end, once it is written."""
+    """One run: who asked, its lease, blocks and database; counts, hint and what was left out, as the job reports
+    them; and its end, once that is written."""
 
     def __init__(self, attempt: Attempt, job: Job, claimed: Claim, database: Database) -> None:
         assert claimed.fence is not None, "a claim that was granted has a fence"

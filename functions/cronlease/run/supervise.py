@@ -52,7 +52,7 @@ async def supervise(job: Callable[[Any], Any], run: Any, record: Record) -> Base
     try:
         # Before the job: one that nobody supervises must not run.
         heartbeat.start()
-        task = asyncio.ensure_future(_contained(job, run)) if is_async else _in_thread(job, run)
+        task = asyncio.ensure_future(_on_the_loop(job, run)) if is_async else _in_thread(job, run)
     except RuntimeError as error:
         heartbeat.stop()
         return RuntimeError(f"the job was not started: {error}")
@@ -115,13 +115,13 @@ async def _cut(run: Any, lease: Lease, blocks: Blocks) -> None:
         await asyncio.wait({_in_thread(lambda _: blocks.cut(), run)}, timeout=_CUT_SECONDS)
 
 
-async def _contained(job: Callable[[Any], Any], run: Any) -> None:
+async def _on_the_loop(job: Callable[[Any], Any], run: Any) -> None:
     """The job on the event loop, which sys.exit() and its like would end, and every other run with it."""
     _contain_tasks()
     try:
         await job(run)
     except (SystemExit, KeyboardInterrupt) as raised:
-        raise _contained_error(raised) from raised
+        raise _contained(raised) from raised
 
 
 def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
@@ -149,7 +149,7 @@ def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
                     "the job returned something to await instead of doing its work: declare it with async def"
                 )
         except BaseException as raised:
-            error = _contained_error(raised)
+            error = _contained(raised)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, error)
 
@@ -162,7 +162,7 @@ def _say_late(task: asyncio.Future[Any]) -> None:
         log(logging.WARNING, f"A job ended after its run was over: {text_of(error)}", action="job_ended_late")
 
 
-def _contained_error(error: BaseException) -> BaseException:
+def _contained(error: BaseException) -> BaseException:
     """The error, or in its place one that the event loop does not end the process for."""
     if isinstance(error, SystemExit):
         said = "the job called sys.exit(): it shares its process with others, so let it return or raise"
@@ -211,13 +211,13 @@ class _Contained(Coroutine[Any, Any, Any]):
         try:
             return self._coro.send(value)
         except (SystemExit, KeyboardInterrupt) as raised:
-            raise _contained_error(raised) from raised
+            raise _contained(raised) from raised
 
     def throw(self, *error: Any) -> Any:
         try:
             return self._coro.throw(*error)
         except (SystemExit, KeyboardInterrupt) as raised:
-            raise _contained_error(raised) from raised
+            raise _contained(raised) from raised
 
     def close(self) -> None:
         self._coro.close()
