@@ -4,6 +4,7 @@ At a change of clocks: a time that is left out comes when the clocks have jumped
 once, the first time; what recurs within the hour or every hour (`*` in those fields) goes by elapsed time.
 """
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,11 +25,15 @@ _MINUTE = timedelta(minutes=1)
 _FARTHEST = timedelta(days=40 * 366)
 
 
-class Slots(Protocol):
+class Coming(Protocol):
     """Moments in order, without an end."""
 
     def after(self, moment: datetime) -> datetime:
         """The first one after that moment."""
+
+
+class Slots(Coming, Protocol):
+    """Moments that can be looked back at."""
 
     def latest(self, moment: datetime) -> datetime | None:
         """The last one at or before that moment; None where none is found."""
@@ -45,6 +50,7 @@ class Cron:
     zone: ZoneInfo
 
     @classmethod
+    @functools.lru_cache(maxsize=256)
     def parse(cls, expression: str, zone: str) -> Self:
         """Raises ValueError, one sentence that says what to write."""
         fields = expression.split()
@@ -134,7 +140,7 @@ class Steady:
         return max(self.first, Beat(self.first, self.every).after(moment))
 
 
-def coming(slots: Slots, moment: datetime, number: int) -> list[datetime]:
+def coming(slots: Coming, moment: datetime, number: int) -> list[datetime]:
     """The next so many after that moment."""
     found: list[datetime] = []
     while len(found) < number:

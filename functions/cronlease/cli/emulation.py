@@ -14,7 +14,6 @@ from cronlease.cli.progress import bar
 from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
 from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.emulator import jobs as timed_jobs
-from cronlease.slots import Cron
 from cronlease.emulator.emulate import emulate
 from cronlease.emulator.environment import Target
 from cronlease.emulator.external_database import Refused
@@ -29,6 +28,7 @@ from cronlease.job import Job
 from cronlease.observe.redact import redact
 from cronlease.process.emulated import CAPPED, EMULATED, Times
 from cronlease.settings import load
+from cronlease.slots import Cron
 
 _SHIPPED = "refresh_opening_signals"
 
@@ -113,12 +113,12 @@ def _declared(job: Job | None, plan: Plan) -> Times:
     if job is None:
         return Times()
     settings = load()
-    lease, every, backoff = job.limits.lease, job.every, job.backoff.band
+    lease, every, backoff = job.limits.lease, job.cadence, job.backoff.band
     if plan.environment.get(EMULATED) == CAPPED:
         return Times(lease, every, backoff)
     return Times(
         None if lease == settings.lease else lease,
-        None if every == settings.every else every,
+        None if every == settings.cadence() else every,
         None if backoff == settings.backoff else backoff,
     )
 
