@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = timedelta(days=3650)
-_SHORTEST_BEAT = timedelta(seconds=1)
 HIT = "hit"
 
 
@@ -88,8 +87,9 @@ class Cadence(NamedTuple):
             beat = duration(text)
         except ValueError as error:
             raise ValueError(f"{error}; a band is written low..high, such as 10m..15m") from None
-        if beat < _SHORTEST_BEAT:
-            raise ValueError(f"{text!r} is too short for a beat: write at least 1s, or a band such as 0s..1s")
+        if not beat:
+            # No time at all has no multiples: it is due again at the end of each run.
+            return cls.parse(f"{text}..{text}")
         return cls(written(beat), beat=beat)
 
     @classmethod

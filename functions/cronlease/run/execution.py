@@ -141,6 +141,8 @@ async def _run(
     attempt: Attempt, job: Job, claimed: Claim, database: Database, settings: Settings, force: bool
 ) -> Outcome:
     record = Record(attempt, job, claimed, database, force=force)
+    if record.plan.instead_of is not None:
+        _say_followed(record.plan.row, record.plan)
     run = Run(job.name, claimed.args or {}, record)
     check_ins = None
     if settings.ping_url is not None:

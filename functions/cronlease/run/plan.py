@@ -7,12 +7,15 @@ A plan goes on from the slot that was served, not from now: however many slots w
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease.cadence import HIT, Cadence
 from cronlease.db.plans import Rules, plan_refresh
 from cronlease.db.queries import Query
 from cronlease.job import Job
+
+if TYPE_CHECKING:
+    from cronlease.slots import Slots
 
 # A cadence that was replaced more recently than this does not take the row back: two revisions share it for a while.
 FOLLOWS_FOR = timedelta(hours=1)
@@ -133,14 +136,13 @@ class Plan(NamedTuple):
     def _missed(self, by: Cadence, slot: datetime) -> tuple[int, datetime | None]:
         """How many slots came before this one and had no run that succeeded, since the last that was served."""
         row = self.row
-        slots = by.slots(slot)
-        begins = None if row.planned_at is None else row.planned_at - _RECENT
-        if row.last_slot_at is not None:
-            start = slots.after(max(row.last_slot_at, begins or row.last_slot_at))
-        elif by.cron is not None and begins is not None:
-            start = slots.after(begins)
-        else:
-            start = row.slot_at or row.next_run_at or slot
+        slots, last = by.slots(slot), row.last_slot_at
+        start = row.slot_at or row.next_run_at or slot
+        if by.cron is not None and row.planned_at is not None:
+            # What was passed over since this cadence came into force counts, too.
+            start = min(start, _first_slot(slots, row.planned_at, last))
+        if last is not None and (start <= last or row.planned_at is None or last >= row.planned_at):
+            start = slots.after(last)
         count = slots.count(start, slot)
         first = start if count else None
         failed = row.last_slot_at
@@ -154,13 +156,12 @@ class Plan(NamedTuple):
         row, cadence = self.row, self.cadence
         if not cadence.has_slots or not self.readable:
             return None
-        if cadence.text == row.planned_from and served.slot is not None:
-            base = served.slot
-        else:
-            base = max(filter(None, (served.slot, row.last_slot_at, row.at - _RECENT)))
+        slots = cadence.slots(served.slot or row.slot_at or row.next_run_at or row.at)
+        if served.slot is not None and (cadence.beat is not None or cadence.text == row.planned_from):
+            return slots.after(served.slot)
         if cadence.beat is not None:
-            base = served.slot or row.at
-        return cadence.slots(served.slot or row.slot_at or row.next_run_at or row.at).after(base)
+            return slots.after(row.at)
+        return _first_slot(slots, row.at, served.slot or row.last_slot_at)
 
     def query(self) -> Query[bool] | None:
         """The new plan of a row that was not due and should be planned; None where its plan is followed."""
@@ -197,12 +198,21 @@ class Plan(NamedTuple):
         elif cadence.beat is not None:
             slot = slots.after(max(row.last_slot_at or row.at, row.at))
         else:
-            slot = slots.after(max(row.last_slot_at or row.at - _RECENT, row.at - _RECENT))
+            slot = _first_slot(slots, row.at, row.last_slot_at)
         if self.late is None or row.at <= slot + self.late:
             return slot
         # Too late for that one, perhaps not for the latest.
         latest = slots.latest(row.at)
         return latest if latest is not None and row.at <= latest + self.late else slots.after(row.at)
+
+
+def _first_slot(slots: "Slots", at: datetime, last: datetime | None) -> datetime:
+    """Where a plan that is new at that moment begins: with a slot that has just come, unless it was served, or with
+    the next one."""
+    recent = slots.latest(at)
+    if recent is not None and recent > at - _RECENT and (last is None or recent > last):
+        return recent
+    return slots.after(at)
 
 
 def stored(row: Row) -> Cadence | None:
