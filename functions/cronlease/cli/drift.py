@@ -20,6 +20,7 @@ from cronlease.db.migration.catalogue import made_by_each
 from cronlease.db.migration.migrate import state
 from cronlease.db.migration.replace import closing_of, grants_of
 from cronlease.db.migration.schema_files import (
+    Packages,
     SchemaFile,
     absent,
     functions_and_views,
@@ -29,6 +30,7 @@ from cronlease.db.migration.schema_files import (
     pending,
     record_of,
     schema_files,
+    wanted,
 )
 from cronlease.db.migration.trial import Reaction, reactions
 from cronlease.errors import DatabaseTrouble, NotPermitted
@@ -43,7 +45,7 @@ REPAIR = (
     " and then migrate"
 )
 BY_HAND = "run the statement of each line that names one, as the owner of what it is about, and then migrate"
-_OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
+_BEGIN = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
 _PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
 
 
@@ -127,19 +129,20 @@ class Drift(NamedTuple):
         return "\n\n".join([*parts, *(text.strip() for text in then), "commit;"])
 
 
-def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
+def drift(conn: "Connection[Any]", declared: Packages = None, *, ledger: bool = True) -> Drift:
     """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble. Without the ledger, which only
     the owner may read, it is about functions and views alone."""
+    packages = wanted(conn, declared)
     with _rolled_back(conn):
-        migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
+        migrations, newer = (pending(conn, packages), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
-        by = {} if newer else made_by_each(conn, schema_files("migrations"))
+        by = {} if newer else made_by_each(conn, schema_files("migrations", packages))
         tables = _of_tables(conn, by, migrations, reads_rows=ledger)
-        theirs = reactions(conn, by) if migrations and state(conn) in ("adoptable", "partial") else []
-        found = bearers(conn, migrations)
+        theirs = reactions(conn, by) if migrations and state(conn, packages) in ("adoptable", "partial") else []
+        found = bearers(conn, migrations, packages)
         foreign = {each.name for each in found if each.whose == "foreign"}
         taken_over = {each.name for each in older(found)}
-        files = [file for file in functions_and_views() if file.name not in foreign]
+        files = [file for file in functions_and_views(packages) if file.name not in foreign]
         definitions, refused = _definitions(conn, files)
         differences = [each for file in files if (each := _compared(conn, file, definitions))]
         differences = [_taken_over(each) if each.file.name in taken_over else each for each in differences]
@@ -170,7 +173,7 @@ def _judged(difference: Difference, refusal: str | None) -> Difference:
 
 @contextmanager
 def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
-    send_sync(conn, _OPENING)
+    send_sync(conn, _BEGIN)
     try:
         yield
     finally:

@@ -5,7 +5,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cronlease.cli.questions import questions_of
-from cronlease.db.migration.migrate import schema_files
+from cronlease.db.migration.schema_files import Packages, files_named
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -44,6 +44,6 @@ def sentences(missing: dict[str, list[str] | None]) -> list[str]:
     ]
 
 
-def script() -> str:
-    """Of every package, in order."""
-    return "\n".join(file.text for file in schema_files("."))
+def script(packages: Packages = None) -> str:
+    """Of these packages, in order."""
+    return "\n".join(file.text for file in files_named("roles", packages))

@@ -91,10 +91,13 @@ def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: Setup) -> It
     """The address of a database of this test's own, with our schema in it."""
     from psycopg.errors import InsufficientPrivilege
 
+    from cronlease import registry
+    from cronlease.db.migration.packages import of_actions
     from cronlease.emulator.setup import SetupError
 
     try:
-        name = cronlease_cluster.migrated(cronlease_setup)
+        # The tests import what they test, so by now it is declared.
+        name = cronlease_cluster.migrated(cronlease_setup, of_actions(registry.jobs()))
     except SetupError as error:
         pytest.fail(str(error), pytrace=False)
     except InsufficientPrivilege:

@@ -43,8 +43,8 @@ def before(conn: Any, by: Made, pending: Iterable[SchemaFile]) -> list[Differenc
         for table in file.tables:
             if (table, "table", table) not in there:
                 continue
-            if f"create table if not exists public.{table}" in file.text:
-                differences += adoptable(there, whole, table, partial(_holds, conn))
+            if table in file.adopts:
+                differences += adoptable(there, whole, table, file.adopts[table], partial(_holds, conn))
             else:
                 fix = f"alter table public.{table} rename to {table}_before"
                 differences.append(Difference(f"there is a table {table} that is not ours", fix=fix))

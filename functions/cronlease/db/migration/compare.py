@@ -4,7 +4,7 @@ A difference has either statements, which migrate runs, or a fix: the statement 
 because it drops something that is not ours or reads data in a way we would have to guess.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, name_of, of_table
 from cronlease.db.migration.columns import changed, key_columns, own_times
@@ -25,30 +25,24 @@ def compare(present: Catalogue, wanted: Catalogue, holds: Holds) -> Iterator[Dif
         yield from _rules(present, wanted, table)
 
 
-def adoptable(present: Catalogue, wanted: Catalogue, table: str, holds: Holds) -> Iterator[Difference]:
-    """What an older table needs before the migration that grows it is applied."""
+def adoptable(
+    present: Catalogue, wanted: Catalogue, table: str, base: Collection[str], holds: Holds
+) -> Iterator[Difference]:
+    """What an older table needs before the migration that grows it is applied. `base` are the columns without which
+    that cannot begin: it adds the others itself."""
     if refusal := _cannot_be_ours(present[table, "table", table], present, wanted):
         yield refusal
         return
     have = of_table(present, table, "column")
     yield from _strangers(present, wanted, table)
     yield from _made_again(present, wanted, table)
-    yield from changed(present, wanted, table, holds, only=have.keys() | _base(wanted, table))
+    yield from changed(present, wanted, table, holds, only={*have, *base})
     if table == "refresh_schedule":
         yield from own_times(present, wanted, table)
     yield from _keys(present, wanted, table, holds, only="p")
     yield from _twins(present, wanted, table, holds)
     if {"locked_by", "locked_until"} & have.keys() and table == "refresh_schedule":
         yield from _half_locks(have, holds)
-
-
-def _base(wanted: Catalogue, table: str) -> set[str]:
-    """The columns without which the migration cannot begin: it adds the others itself."""
-    first = {
-        "refresh_schedule": {"function_name", "next_run_at", "last_run_at", "last_status"},
-        "opening_signals": {"source", "external_id", "title", "url", "first_seen_at"},
-    }
-    return first.get(table, set()) & of_table(wanted, table, "column").keys()
 
 
 def _cannot_be_ours(table: Part, present: Catalogue, wanted: Catalogue) -> Difference | None:

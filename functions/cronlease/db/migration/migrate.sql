@@ -15,7 +15,11 @@ from (
   select
     to_regclass('public.cronlease_migrations') is not null as ledger,
     to_regclass('public.refresh_runs') is not null as runs,
-    coalesce(to_regclass('public.refresh_schedule'), to_regclass('public.opening_signals')) is not null as older,
+    exists (
+      select
+      from unnest(%(adopted)s::text[]) as name
+      where to_regclass('public.' || name) is not null
+    ) as older,
     exists (
       select
       from pg_catalog.pg_proc
