@@ -18,6 +18,7 @@ from cronlease.db.connection import Database
 from cronlease.db.conninfo import advised
 from cronlease.db.functions import Claim, ensure_schedule, release_refresh_lock
 from cronlease.db.queries import Query
+from cronlease.db.schema import in_schema
 from cronlease.errors import (
     Ambiguous,
     ConnectionLost,
@@ -116,12 +117,13 @@ def _advice(error: DatabaseTrouble) -> str:
         case SchemaMissing():
             return f"{error}: {_OWNER}"
         case NotPermitted():
-            made_by = "`cronlease migrate --roles` makes it"
-            return f"{error}: grant this role cronlease_runner ({made_by}), or {_OWNER} where there is none yet"
+            role = f"{in_schema('cronlease_runner')} (`cronlease migrate --roles` makes it)"
+            return f"{error}: grant this role {role}, or {_OWNER} where there is none yet"
         case Unreachable():
             return advised(error)
         case Ambiguous():
-            return f"{error}: drop the function that is not ours, and `revoke create on schema public from public`"
+            revoke = in_schema("revoke create on schema public from public")
+            return f"{error}: drop the function that is not ours, and `{revoke}`"
         case Unreadable():
             return f"{error}; correct the args and the times of its row in refresh_schedule"
         case _:

@@ -147,9 +147,11 @@ def due_now(cronlease_database: str) -> Callable[[str], None]:
     def make_due(name: str) -> None:
         import psycopg
 
+        from cronlease.db.schema import in_schema
+
         with psycopg.connect(cronlease_database, autocommit=True) as conn:
-            text = "update refresh_schedule set next_run_at = clock_timestamp() where function_name = %s"
-            if conn.execute(text, [name]).rowcount == 0:
+            text = "update public.refresh_schedule set next_run_at = clock_timestamp() where function_name = %s"
+            if conn.execute(in_schema(text).encode(), [name]).rowcount == 0:
                 raise LookupError(f"there is no schedule named {name!r} yet: hit the function once first")
 
     return make_due

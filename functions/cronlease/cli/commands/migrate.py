@@ -15,6 +15,7 @@ from cronlease.cli.source import Source, declared_packages
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate, rehearse, state
 from cronlease.db.migration.schema_files import Packages, wanted
+from cronlease.db.schema import in_schema
 from cronlease.errors import SchemaMissing
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def migrate_command(
     for role, what in made.items():
         click.echo(f"{what} role {role}")
     if roles:
-        click.echo(_NEXT)
+        click.echo(in_schema(_NEXT))
     click.echo(_UP_TO_DATE)
 
 

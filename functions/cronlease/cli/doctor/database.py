@@ -21,6 +21,7 @@ from cronlease.db.migration.schema_files import (
     tables_of,
     wanted,
 )
+from cronlease.db.schema import in_schema
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.settings import Settings
 
@@ -92,11 +93,13 @@ def _server(conn: "Connection[Any]", server: dict[str, Any]) -> Iterator[Finding
         yield broken("server", said, "upgrade the server, or take a newer one")
     if server["open_schema"]:
         said = "everybody may create things in the schema public, also functions with the names of ours"
-        yield warning("server", said, "run `revoke create on schema public from public` as the owner of the database")
+        fix = "run `revoke create on schema public from public` as the owner of the database"
+        yield warning("server", in_schema(said), in_schema(fix))
     if server["creators"]:
         roles = ", ".join(server["creators"])
         said = f"{roles} may create things in the schema public, also functions with the names of ours"
-        yield warning("server", said, f"unless that is meant, `revoke create on schema public from {roles}`")
+        fix = f"unless that is meant, `revoke create on schema public from {roles}`"
+        yield warning("server", in_schema(said), in_schema(fix))
     if server["encoding"] != "UTF8":
         said = f"the database is encoded as {server['encoding']}: text with other characters fails, or is misread"
         yield warning(
@@ -146,7 +149,8 @@ def _absent(
     if not server["may_create"]:
         role = server["role"]
         fix = f'run `cronlease migrate --roles` as the owner of the database, then `grant {RUNNER} to "{role}"`'
-        yield broken("schema", f"{said}, and {role} may not create anything in schema public", fix)
+        said = in_schema(f"{said}, and {role} may not create anything in schema public")
+        yield broken("schema", said, in_schema(fix))
     elif settings.migrate == "never":
         yield broken("schema", f"{said}, and CRONLEASE_MIGRATE is never", MIGRATE)
     else:
@@ -173,10 +177,10 @@ def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
     lacking = lacks(conn, role, RUNNER)
     if lacking and _A_CLAIM in lacking and not lacks(conn, role, READER):
         fix = f'nothing, where it is for a person who looks; a deployment needs `grant {RUNNER} to "{role}"`'
-        yield warning("grants", f"{role} may look, and not run anything", fix)
+        yield warning("grants", f"{role} may look, and not run anything", in_schema(fix))
     elif lacking:
         fix = f'run `cronlease migrate --roles` as the owner, then `grant cronlease_runner to "{role}"`'
-        yield broken("grants", f"{role} lacks {', '.join(lacking)}", fix)
+        yield broken("grants", f"{role} lacks {', '.join(lacking)}", in_schema(fix))
     else:
         yield ok("grants", f"{role} may do all that a run needs")
 

@@ -11,12 +11,13 @@ from cronlease.db.migration.catalogue import Difference
 from cronlease.db.migration.packages import OURS, came_with, installed
 from cronlease.db.migration.schema_files import Packages, SchemaFile, functions_and_views, schema_files, tables_of
 from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import schema
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 
 
 class Bearer(NamedTuple):
-    """A function or relation of the schema public that has a name of ours."""
+    """A function or relation of our schema that has a name of ours."""
 
     name: str
     kind: str
@@ -100,4 +101,4 @@ def _arguments(name: str) -> list[str]:
 
 
 def _qualified(name: str) -> str:
-    return name if name.startswith("public.") else f"public.{name}"
+    return name if name.startswith(f"{schema()}.") else f"{schema()}.{name}"

@@ -1,5 +1,5 @@
 -- name: bearers
--- Every function and relation of the schema public that has the name of a function or view of ours, and whose it is:
+-- Every function and relation of our schema that has the name of a function or view of ours, and whose it is:
 -- ours, the older generation's, or foreign. This is the one place that decides it.
 --
 -- Where our tables are (the ledger, or the schedule as 0001 grew it) what their owners, a superuser or this role made is
@@ -55,7 +55,7 @@ objects as (
     end as is_older,
     coalesce(p.proargnames[:p.pronargs], '{}') as arguments,
     array(
-      select case when a.grantee = 0 then 'public' else a.grantee::regrole::text end
+      select case when a.grantee = 0 then lower('PUBLIC') else a.grantee::regrole::text end
       from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
       where a.grantee <> p.proowner
       order by 1

@@ -34,6 +34,7 @@ from cronlease.db.migration.schema_files import (
 )
 from cronlease.db.migration.trial import reactions, silence, try_out, wake
 from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import PUBLIC, in_schema, lock_key, schema
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
 __all__ = [
@@ -49,7 +50,6 @@ __all__ = [
 ]
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
-_LOCK: Query[None] = Query("select pg_advisory_xact_lock(3, 0)", {}, lambda _: None)
 _NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
 # Not done by migrate itself: other applications of the database may count on the right.
 _OPEN = (
@@ -131,15 +131,22 @@ def state(conn: Any, packages: Packages = None) -> str:
     """What of ours is there: absent, adoptable, partial or complete."""
     there = _ask(conn, "state", adopted=adopted_tables(packages))
     if there is None:
-        raise MigrationError(_NO_SCHEMA)
+        if schema() == PUBLIC:
+            raise MigrationError(_NO_SCHEMA)
+        return "absent"
     return str(there)
+
+
+def has_schema(conn: Any) -> bool:
+    """Whether the schema is there. Public, which everybody has and somebody may have dropped, is not made here."""
+    return schema() == PUBLIC or _ask(conn, "has_schema") is True
 
 
 def _locked(url: str, work: Callable[[Any], list[str]], end: str = "commit") -> list[str]:
     try:
         with closing(connect_sync(url)) as conn:
             send_sync(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
-            ask_sync(conn, _LOCK)
+            ask_sync(conn, Query(f"select pg_advisory_xact_lock({lock_key('migrate')}, 0)", {}, first))
             # From here waiting would make every request wait behind us.
             send_sync(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
             applied = work(conn)
@@ -157,11 +164,10 @@ def _locked(url: str, work: Callable[[Any], list[str]], end: str = "commit") -> 
 def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, roles: bool = False) -> list[str]:
     """Everything that migrate does, in order. Raises MigrationError: what cannot be adopted is refused first."""
     packages = wanted(conn, declared)
-    there, files, replaced = (
-        state(conn, packages),
-        schema_files("migrations", packages),
-        functions_and_views(packages),
-    )
+    if not has_schema(conn):
+        send_sync(conn, f"create schema {schema()}")
+    there = state(conn, packages)
+    files, replaced = schema_files("migrations", packages), functions_and_views(packages)
     unseen, new = pending(conn, packages), absent(conn, made_by(files))
     adopting = there in ("adoptable", "partial") or not set(tables_of(unseen)) <= set(new)
     named = bearers(conn, unseen, packages)
@@ -214,7 +220,7 @@ def _of_others(conn: Any, files: list[SchemaFile], replaced: list[SchemaFile]) -
     params = {"tables": tables_of(files), "functions": [file.name for file in replaced]}
     for each in ask_sync(conn, Query(_SQL["of_others"], params, first)):
         kind, thing, owner = each["kind"], each["object"], each["owner"]
-        fix = f"alter {kind} public.{thing.removeprefix('public.')} owner to {each['migrator']}"
+        fix = f"alter {kind} {schema()}.{thing.removeprefix(f'{schema()}.')} owner to {each['migrator']}"
         yield Difference(f"{kind} {thing} belongs to the role {owner}, who could migrate instead", fix=fix)
 
 
@@ -234,7 +240,7 @@ def _expected(conn: Any, there: str, files: list[SchemaFile], note: Note) -> dic
 
 def _send(conn: Any, file: SchemaFile) -> None:
     try:
-        send_sync(conn, file.text)
+        send_sync(conn, file.sql)
     except NotPermitted:
         raise
     except DatabaseTrouble as trouble:
@@ -244,10 +250,10 @@ def _send(conn: Any, file: SchemaFile) -> None:
 def _notes(conn: Any) -> Iterator[str]:
     """What is not wrong with the schema, and should still be known to whoever migrates."""
     facts = _ask(conn, "notes")
-    for schema in _ask(conn, "elsewhere"):
-        yield _ELSEWHERE.format(schema=schema)
+    for another in _ask(conn, "elsewhere"):
+        yield in_schema(_ELSEWHERE).format(schema=another)
     if facts["open"]:
-        yield _OPEN
+        yield in_schema(_OPEN)
     if facts["encoding"] != "UTF8":
         yield _ENCODING.format(**facts)
 

@@ -10,6 +10,7 @@ from typing import Any
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.packages import OURS, MigrationError, folder_of, installed
 from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import in_schema, schema
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _CREATES_TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
@@ -29,6 +30,11 @@ class SchemaFile:
     name: str
     text: str
     package: str = OURS
+
+    @property
+    def sql(self) -> str:
+        """What is sent: the text, about our schema. The hash is of the text."""
+        return in_schema(self.text)
 
     @property
     def hash(self) -> str:
@@ -55,7 +61,7 @@ class SchemaFile:
     def closing(self) -> str:
         """Takes a function from everybody: it is made open to all, and may act with the rights of its owner."""
         is_function = "create or replace function" in self.text
-        return f"revoke all on function public.{self.name} from public" if is_function else ""
+        return f"revoke all on function {schema()}.{self.name} from public" if is_function else ""
 
 
 def schema_files(folder: str, packages: Packages = None) -> list[SchemaFile]:
@@ -180,7 +186,7 @@ def _applied(conn: Any) -> dict[str, str]:
     if not ask_sync(conn, Query(_SQL["ledger_is_ours"], {}, first)):
         raise MigrationError(
             "there is a table cronlease_migrations that is not ours: change that with"
-            " `alter table public.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
+            f" `alter table {schema()}.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
         )
     applied: dict[str, str] = ask_sync(conn, Query(_SQL["applied"], {}, first))
     return applied
@@ -188,6 +194,6 @@ def _applied(conn: Any) -> dict[str, str]:
 
 def _missing_table(conn: Any, names: list[str]) -> str | None:
     """The first of these tables that is not there."""
-    params = {"names": [f"public.{name}" for name in names]}
+    params = {"names": [f"{schema()}.{name}" for name in names]}
     query: Query[str | None] = Query(_SQL["missing_table"], params, first)
     return ask_sync(conn, query)

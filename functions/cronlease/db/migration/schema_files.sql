@@ -47,8 +47,8 @@ where to_regclass(name) is null
 select coalesce(jsonb_agg(name), '[]')
 from unnest(%(names)s::text[]) as name
 where exists (
-  select from pg_catalog.pg_class c where c.relname = name and c.relnamespace = 'public'::regnamespace
+  select from pg_catalog.pg_class c where c.relname = name and c.relnamespace = to_regnamespace('public')
 )
 or exists (
-  select from pg_catalog.pg_proc p where p.proname = name and p.pronamespace = 'public'::regnamespace
+  select from pg_catalog.pg_proc p where p.proname = name and p.pronamespace = to_regnamespace('public')
 )
