@@ -24,20 +24,19 @@ class Room:
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
 
-    async def hit(
-        self, job: Callable[[Any], Any], *, force: bool = False, hit: Hit | None = None, **environment: str
-    ) -> Outcome:
+    async def hit(self, job: Callable[[Any], Any], *, force: bool = False, **environment: str) -> Outcome:
+        return await self.hit_as(Hit(force=force), job, **environment)
+
+    async def hit_as(self, hit: Hit, job: Callable[[Any], Any], **environment: str) -> Outcome:
         settings = load({f"CRONLEASE_{name.upper()}": value for name, value in environment.items()})
         database = Database(self.dsn, pooler=settings.pooler)
         try:
-            return await run_once(Job.of(job, settings, name=NAME), hit or Hit(force=force), database, settings)
+            return await run_once(Job.of(job, settings, name=NAME), hit, database, settings)
         finally:
             await database.close()
 
-    def enter(
-        self, job: Callable[[Any], Any], *, force: bool = False, hit: Hit | None = None, **environment: str
-    ) -> Outcome:
-        return asyncio.run(self.hit(job, force=force, hit=hit, **environment))
+    def enter(self, job: Callable[[Any], Any], *, force: bool = False, **environment: str) -> Outcome:
+        return asyncio.run(self.hit(job, force=force, **environment))
 
     def row(self, columns: str = "*") -> Any:
         return self.query(f"select {columns} from refresh_schedule where function_name = '{NAME}'")[0]

@@ -13,6 +13,7 @@ from cronlease.cli.table import one_line
 from cronlease.db.ask import ask_sync
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import create_if_absent
+from cronlease.db.migration.packages import of_actions
 from cronlease.db.plans import plan_refresh
 from cronlease.db.schedule import When, every_text, schedule_action
 from cronlease.errors import AlreadyThere, SchemaMissing
@@ -64,7 +65,7 @@ def create_command(
         except SchemaMissing:
             if not may_migrate:
                 raise
-            create_if_absent(url)
+            create_if_absent(url, packages=of_actions([action]))
             created = _create(url, name, action, when)
     document = {"function": name, "next_run_at": created.schedule.next_run_at}
     output.answer(

@@ -62,8 +62,13 @@ def sentences(details: Details, known: Collection[str] | None = None, source: st
         *_strangers(details),
         *_left_open(details),
         *_next(details, known, source),
-        *(plan.sentences(details.schedule, details.now) if details.schedule.completed_at is None else ()),
+        *_plan(details),
     ]
+
+
+def _plan(details: Details) -> list[str]:
+    row = details.schedule
+    return plan.sentences(row, details.now) if row.completed_at is None and row.every_is_readable else []
 
 
 def _what(row: Schedule) -> str:
