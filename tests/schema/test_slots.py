@@ -47,7 +47,9 @@ def planned(conn: psycopg.Connection, seconds: float, planned_from: str = CRON, 
     change(conn, "slot_at = next_run_at")
 
 
-def ended(conn: psycopg.Connection, status: str = "success", *, claim: dict[str, Any] | None = None, **more: Any) -> UUID:
+def ended(
+    conn: psycopg.Connection, status: str = "success", *, claim: dict[str, Any] | None = None, **more: Any
+) -> UUID:
     """A run of the row that ended so."""
     request = uuid4()
     claimed = acquire(conn, request, **(claim or {}))
@@ -310,7 +312,8 @@ def test_the_details_of_a_claim_come_with_it_and_with_a_skip_only_where_a_plan_i
     text = (
         "select c.reason, public.refresh_details(p_function_name => 'job', p_acquired => c.acquired,"
         " p_reason => c.reason, p_cadence => %(cadence)s)"
-        " from public.acquire_refresh_lock(p_function_name => 'job', p_request_id => %(id)s, p_cadence => %(cadence)s) c"
+        " from public.acquire_refresh_lock(p_function_name => 'job', p_request_id => %(id)s,"
+        " p_cadence => %(cadence)s) c"
     )
     planned(conn, 600, "10m..15m")
     assert conn.execute(text, {"cadence": "10m..15m", "id": uuid4()}).fetchone() == ("not_due", None)

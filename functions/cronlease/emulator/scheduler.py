@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 
 from cronlease.emulator.clock import Clock
-from cronlease.slots import Slots
 from cronlease.emulator.faults import NO_FAULTS, Dice, Faults
 from cronlease.emulator.jobs import TimedJob
+from cronlease.slots import Coming
 
 _JOB_NAME = "projects/local/locations/emulator/jobs/{}"
 _HANG_UP_SECONDS = 0.05
@@ -183,7 +183,7 @@ class Scheduler:
         return hit
 
 
-def next_slot(slots: Slots, slot: datetime, now: datetime, *, retried: bool) -> datetime:
+def next_slot(slots: Coming, slot: datetime, now: datetime, *, retried: bool) -> datetime:
     """Which comes after this one, now that it is done with: the next, or of several that went by meanwhile the
     newest, late. Those that went by during retries are left out."""
     following = slots.after(slot)

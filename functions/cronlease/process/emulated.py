@@ -4,7 +4,7 @@ single run. The emulator marks the process by EMULATED in its environment, and t
 from datetime import timedelta
 from typing import NamedTuple
 
-from cronlease.cadence import Every, written
+from cronlease.cadence import Cadence, Every, written
 from cronlease.settings import Settings
 
 EMULATED = "CRONLEASE_EMULATED"
@@ -17,7 +17,7 @@ class Times(NamedTuple):
     """What a decorator says; None is left to the environment."""
 
     lease: timedelta | None = None
-    every: Every | None = None
+    every: Cadence | None = None
     backoff: Every | None = None
 
     def shortened(self, how: str, settings: Settings) -> "Times":
@@ -25,19 +25,19 @@ class Times(NamedTuple):
         if how == CAPPED:
             return Times(
                 self.lease and min(self.lease, settings.lease),
-                self.every and _capped(self.every, settings.every),
+                self.every and _capped_cadence(self.every, settings.every),
                 self.backoff and _capped(self.backoff, settings.backoff),
             )
         speed = float(how)
         return Times(
             self.lease and faster_lease(self.lease, speed),
-            self.every and faster(self.every, speed),
+            self.every and faster_cadence(self.every, speed),
             self.backoff and faster(self.backoff, speed),
         )
 
     def filled(self, settings: Settings) -> "Times":
         """With the environment's times where the decorator says nothing."""
-        return Times(self.lease or settings.lease, self.every or settings.every, self.backoff or settings.backoff)
+        return Times(self.lease or settings.lease, self.every or settings.cadence(), self.backoff or settings.backoff)
 
     def __str__(self) -> str:
         named = zip(("every", "lease", "backoff"), (self.every, self.lease, self.backoff), strict=True)
@@ -53,6 +53,25 @@ def faster_lease(lease: timedelta, speed: float) -> timedelta:
 def faster(band: Every, speed: float) -> Every:
     # Whole milliseconds: less could not be written as a duration.
     return Every(*(timedelta(milliseconds=end / speed // timedelta(milliseconds=1)) for end in band))
+
+
+def faster_cadence(cadence: Cadence, speed: float) -> Cadence:
+    """A calendar is not faster than the clocks on the wall: a cron stays as it is."""
+    if cadence.band is not None:
+        band = faster(cadence.band, speed)
+        return Cadence(str(band), band=band)
+    if cadence.beat is not None:
+        return Cadence.parse(written(max(cadence.beat / speed, _SHORTEST_LEASE)))
+    return cadence
+
+
+def _capped_cadence(cadence: Cadence, limit: Cadence) -> Cadence:
+    if cadence.band is not None and limit.band is not None:
+        band = _capped(cadence.band, limit.band)
+        return Cadence(str(band), band=band)
+    if cadence.beat is not None and limit.band is not None:
+        return Cadence.parse(written(max(_SHORTEST_LEASE, min(cadence.beat, limit.band.high))))
+    return cadence
 
 
 def _capped(band: Every, limit: Every) -> Every:

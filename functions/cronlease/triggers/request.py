@@ -6,6 +6,7 @@ What a caller can get wrong is answered in one sentence that names the field, be
 import asyncio
 import functools
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -39,10 +40,16 @@ async def read_hit(request: Request) -> Hit:
     fields = _fields(await _body(request, headers))
     if b"x-cloudscheduler" not in headers:
         return Hit(**fields)
+    job_name = _text(headers.get(b"x-cloudscheduler-jobname"))
+    schedule_time = _text(headers.get(b"x-cloudscheduler-scheduletime"))
+    at = _moment(schedule_time)
     return Hit(
         trigger="cloud_scheduler",
-        job_name=_text(headers.get(b"x-cloudscheduler-jobname")),
-        schedule_time=_text(headers.get(b"x-cloudscheduler-scheduletime")),
+        job_name=job_name,
+        schedule_time=schedule_time,
+        # Each retry of a slot has the same name; one that cannot be read has none, and just runs.
+        delivery=f"{job_name} {at:%Y-%m-%dT%H:%M:%S.%fZ}" if job_name and at else None,
+        delivery_at=at,
         **fields,
     )
 
@@ -120,6 +127,15 @@ def _model() -> Any:
         force=(bool, False),
         args=(dict[str, JsonValue], {}),
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    """In UTC; None where it is no time with a zone."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+        return None if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _text(header: bytes | None) -> str | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from cronlease.cadence import duration, written
 from cronlease.cli.doctor.finding import Finding, broken, ok, warning
-from cronlease.slots import Cron
 from cronlease.emulator.jobs import LONGEST_DEADLINE, SHORTEST_DEADLINE
 from cronlease.job import Job
 from cronlease.settings import load
+from cronlease.slots import Cron
 
 _CHECK = "deployment"
 # What Cloud Run accepts.
