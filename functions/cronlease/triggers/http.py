@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cronlease import registry
+from cronlease.db.alerts import read_refresh_health
 from cronlease.db.connection import Database, within
 from cronlease.db.functions import read_refresh_status
 from cronlease.errors import DatabaseTrouble, Unreachable
@@ -32,6 +33,7 @@ from cronlease.triggers.request import Refused, read_hit
 if TYPE_CHECKING:
     from cronlease.embedded.server import EmbeddedPostgres
     from cronlease.triggers.dispatch import Report
+    from cronlease.triggers.health import HealthCheck
 
 _SPAWNED = spawn_guard.HEADER.lower().encode()
 
@@ -40,6 +42,7 @@ _ROUTES = {
     "/run-due": ("POST",),
     "/health/live": ("GET", "HEAD"),
     "/health/ready": ("GET", "HEAD"),
+    "/health/schedules": ("GET", "HEAD"),
     "/status": ("GET",),
 }
 
@@ -55,6 +58,7 @@ class HttpTrigger:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._embedded: EmbeddedPostgres | None = None
         self._said_served = False
+        self._health: HealthCheck | None = None
 
     def say_served(self, address: str) -> None:
         """Says once what this process serves: at its start where that can be known, else at the first request."""
@@ -116,6 +120,8 @@ class HttpTrigger:
             return _json(report.as_json(), request_id, report.http_status)
         if path == "/status":
             return await self._status(request, request_id)
+        if path == "/health/schedules":
+            return await self._schedules(request, request_id)
         if path == "/health/live":
             return _json({"live": True}, request_id)
         if process.draining:
@@ -162,10 +168,31 @@ class HttpTrigger:
             raise Refused(503, "schedule_read_error", "the schedule cannot be read: the log says why") from None
         return _json({"ok": True, **found}, request_id)
 
+    async def _schedules(self, request: Request, request_id: UUID) -> Response:
+        if self._health is None:
+            from cronlease.triggers.health import HealthCheck
+
+            self._health = HealthCheck(self._read_health, self._job.limits.acquire)
+        health = await self._health.read()
+        body = health.as_json(with_names=await self._is_known(request))
+        return _json(body, request_id, health.http_status)
+
+    async def _read_health(self) -> dict[str, list[str]]:
+        return await self._connected().ask(read_refresh_health())
+
+    async def _is_known(self, request: Request) -> bool:
+        """Whether a caller of an open path is one whom somebody has checked."""
+        try:
+            if self._admit is not None:
+                await self._admit(request.scope["headers"])
+        except Refused:
+            return False
+        return is_checked(self._settings, request.scope)
+
     def move(self, settings: Settings) -> None:
         """From now on with these settings: for tests, whose database is not there when a function is declared."""
         self._settings, self._database, self._admit = settings, None, guard(settings)
-        self._said_served = True
+        self._said_served, self._health = True, None
 
     async def close(self) -> None:
         if self._database is not None:
