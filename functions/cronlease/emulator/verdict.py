@@ -13,6 +13,7 @@ import psycopg
 from cronlease.db.queries import load_queries
 from cronlease.emulator.brought import Brought
 from cronlease.emulator.function import EmulatorError
+from cronlease.emulator.left_out import SlotRun, left_out
 from cronlease.emulator.scheduler import Hit
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
@@ -180,6 +181,8 @@ def judge(
     for each in brought:
         broken += _ask_text(conninfo, each.violations(), {"since": before.since})
     violations = [f"{rule}: {what}" for rule, what in broken]
+    slots = map(SlotRun._make, _ask(conninfo, "slots", params))
+    violations += [f"a slot was left out without a count: {what}" for what in left_out(slots)]
     violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
     unheard = _ask(conninfo, "unheard", params)
     return Verdict(
