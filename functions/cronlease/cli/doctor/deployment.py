@@ -70,7 +70,7 @@ def _cadences(document: dict[str, Any], known: Mapping[str, Job]) -> Iterator[Fi
         paths = ("/", f"/{name}") if cadence.text == HIT else ("/", f"/{name}", "/run-due")
         hits = []
         for job in document["jobs"].values():
-            if job["function"] == name and job["path"] in paths:
+            if job["function"] == name and job.get("path", "/") in paths:
                 # One that cannot be read is named elsewhere.
                 with suppress(ValueError):
                     hits.append(Cron.parse(job["schedule"], job["time_zone"]))
