@@ -42,6 +42,9 @@ class Plan(NamedTuple):
     jobs: list[TimedJob]
     environment: dict[str, str]
     speed: float = 1.0
+    # When the scheduler's time begins, if not now, and how long it is asleep after the first slots.
+    first: datetime | None = None
+    asleep: timedelta | None = None
 
 
 def demo(target: str, every: timedelta, attempt_deadline: float, retry: Retry, *, chaos: bool) -> Plan:

@@ -112,6 +112,8 @@ class Verdict:
     # Of the runs those whose answer nobody got, and those of other callers, by trigger.
     unheard: int = 0
     others: dict[str, int] = field(default_factory=dict)
+    # Why the function's cadence does not fit how often it was hit, and what would.
+    cadence: str | None = None
 
     @property
     def too_few(self) -> str | None:
@@ -159,6 +161,7 @@ class Verdict:
             f"  violations  {len(self.violations)}",
             *(f"    {violation}" for violation in shown),
             *([f"    and {more} more"] if more else []),
+            *([f"  cadence     {self.cadence}"] if self.cadence else []),
             *([f"  this verdict proves nothing: {self.too_few}"] if self.too_few else []),
         ]
 
