@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cronlease.outcome import Outcome, SkipReason, Status
     from cronlease.run.execution import run_once
     from cronlease.run.run import Run
+    from cronlease.triggers.asgi import asgi
 
 __all__ = [
     "AlreadyThere",
@@ -40,6 +41,7 @@ __all__ = [
     "StillRunning",
     "TimeIsUp",
     "action",
+    "asgi",
     "run_once",
     "schedule_action",
     "scheduled",
@@ -58,6 +60,7 @@ _HOMES = {
     "StillRunning": "errors",
     "TimeIsUp": "errors",
     "action": "decorators",
+    "asgi": "triggers.asgi",
     "run_once": "run.execution",
     "schedule_action": "db.schedule",
     "scheduled": "decorators",
