@@ -1,15 +1,12 @@
 """`cronlease.asgi()`: the HTTP trigger as an ASGI application, for a host to mount or for a server to serve."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from cronlease.process.shutdown import process
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.triggers.http import HttpTrigger
-from cronlease.triggers.request import Receive, Scope
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 def asgi(*functions: Callable[..., Any]) -> "App":
@@ -30,7 +27,8 @@ def asgi(*functions: Callable[..., Any]) -> "App":
 class App(HttpTrigger):
     """The HTTP trigger as ASGI servers and frameworks call it."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    # Any: each framework has types of its own for these three.
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             answer = await self.answer(scope, receive)
             await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})

@@ -37,12 +37,14 @@ class Refused(Exception):
 
 
 def place(scope: Scope) -> tuple[str, str]:
-    """Where we are mounted, and the path from there on. Some hosts leave the mount's part in the path."""
+    """Where we are mounted, and the path from there on, without a slash at its end. Some hosts leave the mount's part
+    in the path; some take it away without a word, and only the raw path still has it."""
     root: str = scope.get("root_path", "").rstrip("/")
-    path: str = scope["path"]
-    if root and (path == root or path.startswith(root + "/")):
-        path = path.removeprefix(root)
-    return root, path or "/"
+    path: str = scope["path"].rstrip("/")
+    if root:
+        return root, (path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else path) or "/"
+    whole = scope.get("raw_path", b"").decode("latin-1").rstrip("/")
+    return whole.removesuffix(path) if whole.endswith(path) else "", path or "/"
 
 
 def is_vercel(scope: Scope) -> bool:
