@@ -23,7 +23,7 @@ PLATFORM_MARKS = (
 )
 _EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
-# As schema/functions has them.
+# As schema/cronlease/functions has them.
 _LONGEST_LEASE = timedelta(days=1)
 _LONGEST_BACKOFF = timedelta(days=400)
 _SHORTEST_RETENTION = timedelta(hours=1)

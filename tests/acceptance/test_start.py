@@ -172,7 +172,9 @@ def test_the_schema_is_found_in_an_installed_package(tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(FUNCTIONS / "cronlease", tmp_path / "cronlease")
-    shutil.copytree(FUNCTIONS.parent / "schema", tmp_path / "cronlease" / "schema")
+    shutil.copytree(FUNCTIONS / "opening_signals", tmp_path / "opening_signals")
+    for package in ("cronlease", "opening_signals"):
+        shutil.copytree(FUNCTIONS.parent / "schema" / package, tmp_path / package / "schema")
     probe = (
         "from cronlease.db.migration import migrate as m;"
         " print(m.__file__, [f.name for f in m.schema_files('migrations')])"
@@ -183,6 +185,7 @@ def test_the_schema_is_found_in_an_installed_package(tmp_path: Path) -> None:
     )
     assert str(tmp_path) in ended.stdout
     assert "0001_refresh_schedule" in ended.stdout
+    assert "0003_opening_signals" in ended.stdout
 
 
 def test_a_function_that_joined_an_embedded_server_outlives_its_owner(place: Path, serve: Serve) -> None:

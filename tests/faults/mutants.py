@@ -1,4 +1,4 @@
-"""A wall with one guard missing: the text of a function of schema/functions, with one piece of it replaced."""
+"""A wall with one guard missing: the text of a function of schema/, with one piece of it replaced."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -236,7 +236,8 @@ def playing(server: Server, directory: Path) -> Iterator[Scene]:
 
 
 def sql(name: str) -> str:
-    return (Path(__file__).parents[2] / "schema" / "functions" / f"{name}.sql").read_text()
+    (file,) = (Path(__file__).parents[2] / "schema").glob(f"*/functions/{name}.sql")
+    return file.read_text()
 
 
 def mutant(text: str, *changes: str) -> str:

@@ -1,4 +1,4 @@
-"""What each role may do, statement by statement: the documentation of schema/roles.sql.
+"""What each role may do, statement by statement: the documentation of schema/*/roles.sql.
 
 Two schedules are there, `free` and `held`; HELD is the request that holds the latter. Whatever stands under a role is
 refused to the others and to whoever has no role of ours, except that ANYBODY may do what PostgreSQL lets everyone do.

@@ -10,7 +10,6 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronlease.cli.drift import drift
-from cronlease.db.migration.bearers import _CAME_WITH
 from cronlease.db.migration.migrate import (
     MigrationError,
     create_if_absent,
@@ -18,6 +17,7 @@ from cronlease.db.migration.migrate import (
     migrate,
     schema_files,
 )
+from cronlease.db.migration.packages import came_with, installed
 from tests.conftest import Server
 from tests.schema.calls import one
 from tests.schema.older_tables import PLAIN
@@ -158,5 +158,5 @@ def test_a_table_in_another_schema_of_the_path_and_a_missing_schema_are_told(emp
 def test_every_name_that_version_0_1_does_not_have_is_said_to_have_come_later() -> None:
     dumped = (Path(__file__).parent / "version_0_1.sql").read_text("utf-8")
     known = set(re.findall(r"^CREATE (?:FUNCTION|VIEW) public\.(\w+)", dumped, re.MULTILINE))
-    later = {name for names in _CAME_WITH.values() for name in names}
+    later = {name for package in installed() for names in came_with(package).values() for name in names}
     assert {file.name for file in functions_and_views()} - known == later

@@ -69,8 +69,8 @@ def test_an_empty_database_is_migrated_in_order_and_it_is_recorded(empty_dsn: st
     assert migrate(empty_dsn) == ALL
 
     with psycopg.connect(empty_dsn) as conn:
-        recorded = conn.execute("select name, hash from public.cronlease_migrations order by name").fetchall()
-    assert recorded == [(file.name, file.hash) for file in schema_files("migrations")]
+        recorded = conn.execute("select name, hash, package from public.cronlease_migrations").fetchall()
+    assert sorted(recorded) == sorted((file.name, file.hash, file.package) for file in schema_files("migrations"))
     assert works(empty_dsn)
 
 
@@ -100,7 +100,7 @@ def test_twenty_processes_may_migrate_at_once(empty_dsn: str, monkeypatch: pytes
 
     assert sorted(applied) == [[]] * (PROCESSES - 1) + [ALL], "one did it all, the others found it done"
     with psycopg.connect(empty_dsn) as conn:
-        assert one(conn, "select array_agg(name order by name) from public.cronlease_migrations") == ALL
+        assert one(conn, "select array_agg(name order by name) from public.cronlease_migrations") == sorted(ALL)
     assert works(empty_dsn)
 
 
@@ -157,13 +157,13 @@ def test_a_new_migration_is_applied_to_a_database_that_has_the_others(
 
 
 def test_the_hash_of_a_migration_does_not_depend_on_line_ends(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "schema" / "migrations").mkdir(parents=True)
     for file in schema_files("migrations"):
         text = file.text.replace("\n", "\r\n").encode()
-        (tmp_path / "schema" / "migrations" / f"{file.name}.sql").write_bytes(text)
+        (tmp_path / file.package / "migrations").mkdir(parents=True, exist_ok=True)
+        (tmp_path / file.package / "migrations" / f"{file.name}.sql").write_bytes(text)
     expected = [file.hash for file in schema_files("migrations")]
 
-    monkeypatch.setattr(schema_files_module, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(schema_files_module, "folder_of", tmp_path.joinpath)
 
     assert [file.hash for file in schema_files("migrations")] == expected
 

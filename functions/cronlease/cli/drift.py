@@ -23,6 +23,7 @@ from cronlease.db.migration.schema_files import (
     SchemaFile,
     absent,
     functions_and_views,
+    labels_of,
     made_by,
     newer_migrations,
     pending,
@@ -112,6 +113,8 @@ class Drift(NamedTuple):
             parts += [f"-- {each.sentence}", *(f"{statement};" for statement in each.statements)]
         for file in self.migrations:
             parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
+        if self.migrations:
+            parts.append(f"{labels_of(self.migrations)};")
         parts += [f"{each.waking};" for each in self.theirs]
         for difference in self.differences:
             parts += [f"-- {difference.file.name} {difference.what}", *(f"{each};" for each in difference.before)]

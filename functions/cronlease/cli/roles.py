@@ -1,5 +1,5 @@
-"""The roles of schema/roles.sql: whether each is there, and what it lacks of what that file grants. Asks, and changes
-nothing."""
+"""The roles of schema/*/roles.sql: whether each is there, and what it lacks of what those files grant. Asks, and
+changes nothing."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -45,5 +45,5 @@ def sentences(missing: dict[str, list[str] | None]) -> list[str]:
 
 
 def script() -> str:
-    (roles,) = schema_files(".")
-    return roles.text
+    """Of every package, in order."""
+    return "\n".join(file.text for file in schema_files("."))

@@ -14,13 +14,13 @@ from cronlease.job import Hit, Job, slot_delivery
 from cronlease.observe import logs
 from cronlease.outcome import Outcome, RunFailed, SkipReason
 from cronlease.process import shutdown, spawn_guard
+from cronlease.run.attempt import skip_unasked
 from cronlease.run.execution import run_once
-from cronlease.run.skip import skip_unasked
 from cronlease.settings import Settings, load
 from cronlease.triggers.database import OwnDatabase
 
-# Of what is left of the invocation, for the end of the run to be written: between these two, else a fifth.
-_LEAST_SECONDS, _MOST_SECONDS = 0.5, 8.0
+# Of what is left of the invocation, for the job to end and for that to be written: a quarter, between these two.
+_LEAST_SECONDS, _MOST_SECONDS = 0.5, 10.0
 _INPUT = ("args", "force", "schedule_arn", "scheduled_time")
 _TIMED = "Scheduled Event"
 
@@ -62,7 +62,7 @@ async def _run(job: Job, hit: Hit, settings: Settings) -> Outcome:
 
 def _bounded(job: Job, left: timedelta) -> Job:
     """The job with its limits fitted into what is left of the invocation."""
-    spare = timedelta(seconds=min(max(left.total_seconds() / 5, _LEAST_SECONDS), _MOST_SECONDS))
+    spare = timedelta(seconds=min(max(left.total_seconds() / 4, _LEAST_SECONDS), _MOST_SECONDS))
     max_run = max(min(job.limits.max_run, left - spare), timedelta(milliseconds=1))
     acquire = min(job.limits.acquire, max_run / 2)
     return job._replace(limits=job.limits._replace(max_run=max_run, acquire=acquire))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from cronlease import registry
+from cronlease.db.connection import within
 from cronlease.db.functions import read_refresh_status
 from cronlease.errors import DatabaseTrouble, Unreachable
 from cronlease.job import Job
@@ -18,10 +19,8 @@ from cronlease.observe import logs, telemetry
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.attempt import log_unreadable
-from cronlease.run.deadline import within
+from cronlease.run.attempt import log_unreadable, skip_unasked
 from cronlease.run.execution import run_once
-from cronlease.run.skip import skip_unasked
 from cronlease.settings import Settings
 from cronlease.triggers.auth import check_hit, check_status, guard, is_checked
 from cronlease.triggers.database import OwnDatabase

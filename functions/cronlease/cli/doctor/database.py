@@ -12,7 +12,8 @@ from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
 from cronlease.db.migration.bearers import bearers, refusals
 from cronlease.db.migration.migrate import state
-from cronlease.db.migration.schema_files import MigrationError, functions_and_views, pending, schema_files, tables_of
+from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import functions_and_views, pending, schema_files, tables_of
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.settings import Settings
 

@@ -11,7 +11,8 @@ from typing import Any
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.catalogue import Catalogue, Difference, Part, present, together
 from cronlease.db.migration.compare import adoptable, compare
-from cronlease.db.migration.schema_files import MigrationError, SchemaFile
+from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import SchemaFile
 from cronlease.db.queries import Query, first
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 

@@ -2,31 +2,17 @@
 taken over, and which are somebody else's and are never touched. The rule itself is in bearers.sql."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.db.ask import ask_sync
 from cronlease.db.migration.catalogue import Difference
+from cronlease.db.migration.packages import came_with, installed
 from cronlease.db.migration.schema_files import SchemaFile, functions_and_views, schema_files
 from cronlease.db.queries import Query, first, load_queries
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
-# Names that came after version 0.1, by the migration that came with them: where neither that one nor any after it was
-# applied, a function or view of that name was made by somebody else.
-_CAME_WITH = {
-    "0008_overdue_runs": (
-        "abandoned_runs",
-        "args_mistake",
-        "end_refresh_holder",
-        "prune_refresh_history",
-        "readable_args",
-        "refresh_holders",
-        "refresh_lock_key",
-        "refresh_prepared",
-        "take_due_refresh",
-    )
-}
 
 
 class Bearer(NamedTuple):
@@ -47,13 +33,21 @@ class Bearer(NamedTuple):
 def bearers(conn: Any, pending: Iterable[SchemaFile]) -> list[Bearer]:
     """All of them, before these migrations are applied."""
     files, unseen = functions_and_views(), {file.name for file in pending}
-    last_seen = max((file.name for file in schema_files("migrations") if file.name not in unseen), default="")
     params = {
         "functions": [file.name for file in files if not file.is_view],
         "views": [file.name for file in files if file.is_view],
-        "to_come": [name for migration, names in _CAME_WITH.items() if last_seen < migration for name in names],
+        "to_come": list(_to_come(unseen)),
     }
     return [Bearer(**each) for each in ask_sync(conn, Query(_SQL["bearers"], params, first))]
+
+
+def _to_come(unseen: Collection[str]) -> Iterator[str]:
+    """Names that came after version 0.1, with migrations that this database has not seen."""
+    last_seen = {file.package: file.name for file in schema_files("migrations") if file.name not in unseen}
+    for package in installed():
+        for migration, names in came_with(package).items():
+            if last_seen.get(package, "") < migration:
+                yield from names
 
 
 def older(found: Iterable[Bearer]) -> list[Bearer]:

@@ -13,13 +13,14 @@ from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration import adopt
 from cronlease.db.migration.bearers import bearers, notes, older, refusals
 from cronlease.db.migration.catalogue import Catalogue, Difference, made_by_each
+from cronlease.db.migration.packages import MigrationError
 from cronlease.db.migration.replace import closing_of, replace
 from cronlease.db.migration.schema_files import (
-    MigrationError,
     SchemaFile,
     absent,
     functions_and_views,
     has_ledger,
+    label,
     made_by,
     newer_migrations,
     pending,
@@ -151,6 +152,7 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
         progress(done, total)
     for file in unseen:
         record(conn, file)
+    label(conn, files)
     wake(conn, theirs)
 
     # Tables that somebody has changed since are put back, and new ones are taken from all but their owner.

@@ -1,4 +1,4 @@
-"""Puts a function or view of schema/functions into the database: older signatures go, grants stay, and nobody gets a
+"""Puts a function or view of schema/ into the database: older signatures go, grants stay, and nobody gets a
 new one by default."""
 
 from collections.abc import Collection, Iterable

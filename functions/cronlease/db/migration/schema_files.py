@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cronlease.db.ask import ask_sync
+from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.migration.packages import OURS, MigrationError, folder_of, installed
 from cronlease.db.queries import Query, first, load_queries
 
-_PACKAGE = Path(__file__).parents[2]
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _CREATES_TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
 _CREATES = re.compile(
     r"^create (?:or replace )?(?:unlogged )?(?:table|function) (?:if not exists )?public\.(\w+)", re.MULTILINE
 )
-
-
-class MigrationError(Exception):
-    """The schema could not be applied; nothing was changed. One sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +24,7 @@ class SchemaFile:
 
     name: str
     text: str
+    package: str = OURS
 
     @property
     def hash(self) -> str:
@@ -50,12 +47,12 @@ class SchemaFile:
 
 
 def schema_files(folder: str) -> list[SchemaFile]:
-    """The files of schema/<folder> in order: from the wheel's copy, or from the checkout."""
-    for place in (_PACKAGE / "schema", _PACKAGE.parent.parent / "schema"):
-        if (place / folder).is_dir():
-            paths = sorted((place / folder).glob("*.sql"))
-            return [SchemaFile(path.stem, path.read_text("utf-8")) for path in paths]
-    raise MigrationError("schema/ was not found: install cronlease from its wheel, or run from a checkout")
+    """The files of that folder of every package, in the order in which they are applied. Raises MigrationError."""
+    return [
+        SchemaFile(path.stem, path.read_text("utf-8"), package)
+        for package in installed()
+        for path in sorted((folder_of(package) / folder).glob("*.sql"))
+    ]
 
 
 def functions_and_views() -> list[SchemaFile]:
@@ -108,6 +105,17 @@ def record(conn: Any, file: SchemaFile) -> None:
 def record_of(file: SchemaFile) -> str:
     """The statement that does so, in full."""
     return _SQL["record"].strip() % {"name": f"'{file.name}'", "hash": f"'{file.hash}'"}
+
+
+def label(conn: Any, files: Iterable[SchemaFile]) -> None:
+    """Says in the ledger whose each of these migrations is."""
+    send_sync(conn, labels_of(files))
+
+
+def labels_of(files: Iterable[SchemaFile]) -> str:
+    """The statement that does so, in full."""
+    pairs = ", ".join(f"('{file.name}', '{file.package}')" for file in files)
+    return _SQL["label"].strip().replace("{pairs}", pairs)
 
 
 def absent(conn: Any, names: list[str]) -> list[str]:

@@ -18,6 +18,14 @@ insert into public.cronlease_migrations (name, hash)
 values (%(name)s::text, %(hash)s::text)
 returning name
 
+-- name: label
+-- Version 0.1 knows nothing of packages, and may have written rows meanwhile.
+update public.cronlease_migrations m
+set package = l.package
+from (values {pairs}) as l (name, package)
+where m.name = l.name
+  and m.package <> l.package
+
 -- name: missing_table
 -- The first of these tables that is not there.
 select min(name)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.adopt import Made, detail_of
 from cronlease.db.migration.catalogue import Difference, together
-from cronlease.db.migration.schema_files import MigrationError
+from cronlease.db.migration.packages import MigrationError
 from cronlease.db.queries import Query, first, load_queries
 from cronlease.errors import Contended, DatabaseTrouble, SchemaMissing
 

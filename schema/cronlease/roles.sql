@@ -48,20 +48,11 @@ grant execute on function
   public.release_refresh_lock,
   public.prune_refresh_history,
   public.schedule_action,
-  public.read_refresh_status,
-  public.opening_fingerprint
+  public.read_refresh_status
 to cronlease_runner;
 grant select
   on public.refresh_rows, public.refresh_holders, public.refresh_prepared, public.live_runs, public.abandoned_runs
   to cronlease_runner;
 
--- The job's own tables. An opening is closed, never deleted; to forget a source is the operator's.
-grant select, insert, update on public.opening_signals, public.opening_sources to cronlease_runner;
-grant select, insert, delete
-  on public.opening_pages, public.opening_staging, public.opening_staging_pages
-  to cronlease_runner;
-
-grant select
-  on public.refresh_status, public.openings, public.new_openings, public.closed_openings
-  to cronlease_reader;
+grant select on public.refresh_status to cronlease_reader;
 grant execute on function public.read_refresh_status to cronlease_reader;
