@@ -17,7 +17,7 @@ from cronlease.process import shutdown, spawn_guard
 from cronlease.run.attempt import skip_unasked
 from cronlease.run.execution import run_once
 from cronlease.settings import Settings, load
-from cronlease.triggers.database import OwnDatabase
+from cronlease.triggers.database import database_url, opened
 
 # Of what is left of the invocation, for the job to end and for that to be written: a quarter, between these two.
 _LEAST_SECONDS, _MOST_SECONDS = 0.5, 10.0
@@ -52,12 +52,8 @@ def aws_lambda(function: Callable[..., Any]) -> Callable[[Any, Any], dict[str, A
 
 
 async def _run(job: Job, hit: Hit, settings: Settings) -> Outcome:
-    own = OwnDatabase(settings)
-    try:
-        with shutdown.process.work():
-            return await run_once(job, hit, own.get(), settings, jobs={**registry.jobs(), job.name: job})
-    finally:
-        await own.close()
+    async with opened(database_url(settings), settings) as database:
+        return await run_once(job, hit, database, settings, jobs={**registry.jobs(), job.name: job})
 
 
 def _bounded(job: Job, left: timedelta) -> Job:
