@@ -45,6 +45,12 @@ class Limits(NamedTuple):
         return self.lease / 3
 
     @property
+    def grace(self) -> timedelta:
+        """For a job to end that has to: short enough for its end to be written while its last renewal lasts and,
+        where the whole run has to be short, while whoever started it still waits."""
+        return min(timedelta(seconds=5), max(timedelta(seconds=0.5), self.max_run / 10), self.renew_every)
+
+    @property
     def idle_in_transaction(self) -> timedelta:
         return min(timedelta(seconds=15), self.lease / 2)
 

@@ -36,6 +36,7 @@ COMMANDS = "cronlease.commands"
 _OURS = {
     "doctor": "doctor:doctor_command",
     "emulate": "emulate:emulate_command",
+    "exec": "exec:exec_command",
     "explain": "explain:explain_command",
     "migrate": "migrate:migrate_command",
     "recover": "recover:recover_command",
@@ -49,7 +50,7 @@ _OURS = {
 }
 # How the help shows them; what is in none of these is the job's.
 _GROUPS = {
-    "Run": ("trigger", "run-due", "worker", "serve", "emulate"),
+    "Run": ("trigger", "run-due", "worker", "serve", "exec", "emulate"),
     "Look": ("status", "runs", "explain"),
     "Schedules": ("schedule", "recover"),
     "The job": (),

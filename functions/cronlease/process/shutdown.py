@@ -101,6 +101,10 @@ class Lifecycle:
             else:
                 self._withheld = number
 
+    def hurry(self) -> None:
+        """Ends the waiting for what is in progress, as a second signal would."""
+        self._hurried = True
+
     async def drain(self, drain_seconds: float) -> None:
         """The same end without a signal, when a host's lifespan is over. The process may go on afterwards, and serve
         again."""
@@ -111,10 +115,12 @@ class Lifecycle:
         self._drain_seconds = drain_seconds
         if self._stopping is not None:
             self._stopping.set()
-        await self._wind_down()
-        self.draining = self._hurried = False
-        if self._stopping is not None:
-            self._stopping.clear()
+        try:
+            await self._wind_down()
+        finally:
+            self.draining = self._hurried = False
+            if self._stopping is not None:
+                self._stopping.clear()
 
     @asynccontextmanager
     async def guarding(self, drain_seconds: float, told: Callable[[], None] = lambda: None) -> AsyncIterator[None]:

@@ -55,13 +55,18 @@ def job_of(name: str, function: Any, settings: Settings, *, lease: str | None, e
     )
 
 
+def hit_of(trigger: str, every: str | None, *, force: bool) -> Hit:
+    """Without a cadence nothing is too early, whatever an earlier one has planned."""
+    return Hit(trigger, force=force or every is None)
+
+
 class Held:
     """One block, entered once."""
 
     def __init__(self, name: str, settings: Settings, *, lease: str | None, every: str | None, force: bool) -> None:
         self._settings = settings
         self._job = job_of(name, self._hold, settings, lease=lease, every=every)
-        self._hit = Hit("lease", force=force)
+        self._hit = hit_of("lease", every, force=force)
         # Between the run, which may have a loop of its own, and the block. In this order.
         self._entered: Future[Run] = Future()
         self._left: Future[BaseException | None] = Future()
