@@ -56,18 +56,25 @@ class Hit(NamedTuple):
     schedule_time: str | None = None
     force: bool = False
     args: Mapping[str, Any] = MappingProxyType({})
-    # Names what was delivered, the same for each repeat of it: see slot_delivery. None where the trigger has no name.
+    # What the trigger calls this delivery: the same for each of its repeats, and for no other delivery.
     delivery: str | None = None
+    # When it was to be delivered, where the trigger says so.
+    delivery_at: datetime | None = None
+
+    @classmethod
+    def of_slot(cls, trigger: str, schedule: str | None, slot: str | None, **fields: Any) -> "Hit":
+        """What a scheduler delivers for one of its slots. A slot that is no time with a zone names no delivery: such a
+        hit just runs."""
+        at = _moment(slot)
+        named = f"{schedule} {at:%Y-%m-%dT%H:%M:%S.%fZ}" if schedule and at else None
+        return cls(trigger, schedule, slot, delivery=named, delivery_at=at, **fields)
 
 
-def slot_delivery(schedule: str | None, slot: str | None) -> str | None:
-    """The name of what a scheduler delivers for one slot: the schedule's name and the slot in UTC. None where either
-    is missing, or the slot is not a time with a zone."""
+def _moment(text: str | None) -> datetime | None:
+    """In UTC; None where it is no time with a zone."""
     try:
-        moment = datetime.fromisoformat(slot or "")
-        if not schedule or moment.tzinfo is None:
-            return None
-        return f"{schedule} {moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        moment = datetime.fromisoformat(text or "")
+        return None if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -3,13 +3,14 @@
 import asyncio
 import base64
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from cloudevents.conversion import to_binary, to_structured
 from cloudevents.http import CloudEvent
 
-from cronlease.job import Hit, slot_delivery
+from cronlease.job import Hit
 from cronlease.triggers.aws_lambda import _hit as hit_of_event
 from cronlease.triggers.request import Refused, place, read_hit
 
@@ -64,7 +65,8 @@ def test_cloud_scheduler_delivers_a_slot_of_a_job_named_in_utc() -> None:
         "refresh",
         "2026-11-16T13:00:00+01:00",
         args={"a": 1},
-        delivery="refresh 2026-11-16T12:00:00Z",
+        delivery="refresh 2026-11-16T12:00:00.000000Z",
+        delivery_at=datetime(2026, 11, 16, 12, tzinfo=UTC),
     )
     del headers["X_CloudScheduler_ScheduleTime"]
     assert read(**headers).delivery is None
@@ -72,7 +74,8 @@ def test_cloud_scheduler_delivers_a_slot_of_a_job_named_in_utc() -> None:
 
 @pytest.mark.parametrize("slot", ["", "soon", "2026-11-16T12:00:00", "9999-12-31T23:59:59-23:00", None])
 def test_a_slot_that_is_no_time_names_no_delivery(slot: str | None) -> None:
-    assert slot_delivery("refresh", slot) is None
+    hit = Hit.of_slot("cloud_scheduler", "refresh", slot)
+    assert (hit.schedule_time, hit.delivery, hit.delivery_at) == (slot, None, None)
 
 
 def test_a_recipe_names_its_delivery_in_a_header() -> None:
@@ -151,6 +154,12 @@ def test_vercel_sends_a_get_and_names_its_schedule() -> None:
     assert read(method="GET", x_vercel_cron_schedule="0 5 * * *") == Hit("vercel", "0 5 * * *")
 
 
+def of_slot(schedule: str) -> Hit:
+    at = datetime(2026, 3, 22, 18, 59, 43, tzinfo=UTC)
+    named = f"{schedule} 2026-03-22T18:59:43.000000Z"
+    return Hit("eventbridge", schedule, "2026-03-22T18:59:43Z", delivery=named, delivery_at=at)
+
+
 ARN = "arn:aws:scheduler:eu-west-1:1:schedule/default/tick"
 RULE = "arn:aws:events:eu-west-1:1:rule/tick"
 
@@ -163,15 +172,15 @@ RULE = "arn:aws:events:eu-west-1:1:rule/tick"
         ({"force": True, "args": {"a": 1}}, Hit(force=True, args={"a": 1})),
         (
             {"scheduled_time": "2026-03-22T18:59:43Z", "schedule_arn": ARN},
-            Hit("eventbridge", ARN, "2026-03-22T18:59:43Z", delivery=f"{ARN} 2026-03-22T18:59:43Z"),
+            of_slot(ARN),
         ),
         (
             {"scheduled_time": "2026-03-22T18:59:43Z"},
-            Hit("eventbridge", None, "2026-03-22T18:59:43Z", delivery="eventbridge 2026-03-22T18:59:43Z"),
+            of_slot("eventbridge"),
         ),
         (
             {"detail-type": "Scheduled Event", "id": "7", "time": "2026-03-22T18:59:43Z", "resources": [RULE]},
-            Hit("eventbridge", RULE, "2026-03-22T18:59:43Z", delivery=f"{RULE} 2026-03-22T18:59:43Z"),
+            of_slot(RULE),
         ),
         (
             {"detail-type": "Object Created", "id": "7", "time": "2026-03-22T18:59:43Z", "detail": {"key": "a"}},
@@ -186,7 +195,7 @@ RULE = "arn:aws:events:eu-west-1:1:rule/tick"
                 "resources": [ARN],
                 "detail": "{}",
             },
-            Hit("eventbridge", ARN, "2026-03-22T18:59:43Z", delivery=f"{ARN} 2026-03-22T18:59:43Z"),
+            of_slot(ARN),
         ),
     ],
 )

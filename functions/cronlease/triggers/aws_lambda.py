@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from cronlease import arguments, registry
-from cronlease.job import Hit, Job, slot_delivery
+from cronlease.job import Hit, Job
 from cronlease.observe import logs
 from cronlease.outcome import Outcome, RunFailed, SkipReason
 from cronlease.process import shutdown, spawn_guard
@@ -81,7 +81,7 @@ def _hit(event: Any) -> Hit:
     if slot is None:
         return Hit(job_name=arn, force=force, args=args)
     # Without its ARN the slot alone is the name: a function mostly has one schedule.
-    return Hit("eventbridge", arn, slot, force, args, slot_delivery(arn or "eventbridge", slot))
+    return Hit.of_slot("eventbridge", arn or "eventbridge", slot, force=force, args=args)
 
 
 def _of_rule(event: dict[str, Any]) -> Hit:
@@ -91,8 +91,8 @@ def _of_rule(event: dict[str, Any]) -> Hit:
     time, event_id = _text(event.get("time")), _text(event.get("id"))
     detail = event.get("detail")
     args = _args(detail) if isinstance(detail, dict) else {}
-    if event["detail-type"] == _TIMED and (delivery := slot_delivery(rule, time)):
-        return Hit("eventbridge", rule, time, args=args, delivery=delivery)
+    if event["detail-type"] == _TIMED and (hit := Hit.of_slot("eventbridge", rule, time, args=args)).delivery:
+        return hit
     return Hit("eventbridge", rule, args=args, delivery=event_id)
 
 
