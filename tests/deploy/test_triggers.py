@@ -1,4 +1,4 @@
-"""deploy/triggers.md and the guide of the triggers: their blocks can be read by their language, and the hit is sent."""
+"""deploy/triggers.md and the guide of the triggers: each block can be read by its language, and the hit is sent."""
 
 import ast
 import importlib
