@@ -37,6 +37,7 @@ _OURS = {
     "doctor": "doctor:doctor_command",
     "emulate": "emulate:emulate_command",
     "explain": "explain:explain_command",
+    "init": "init:init_command",
     "migrate": "migrate:migrate_command",
     "recover": "recover:recover_command",
     "run-due": "run_due:run_due_command",
@@ -52,7 +53,7 @@ _GROUPS = {
     "Look": ("status", "runs", "explain"),
     "Schedules": ("schedule", "recover"),
     "The job": (),
-    "Set up": ("migrate", "doctor"),
+    "Set up": ("init", "migrate", "doctor"),
 }
 _EPILOG = """\b
 Exit status:

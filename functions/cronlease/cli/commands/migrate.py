@@ -2,18 +2,23 @@
 
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cronlease.cli import options, output
 from cronlease.cli.drift import REPAIR, Drift, drift
+from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
 from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
+from cronlease.cli.table import one_line
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate, rehearse, state
+from cronlease.emulator.setup import SetupError, read, run_text
 from cronlease.errors import SchemaMissing
+from cronlease.observe.redact import redact
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -27,15 +32,21 @@ _NEXT = f"Then `grant {RUNNER} to LOGIN` for who runs functions, `grant {READER}
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; write nothing.")
 @click.option("--check", is_flag=True, help="Say what is behind; exit status 1 when something is. Write nothing.")
 @click.option("--roles", is_flag=True, help="Also the roles cronlease_runner and cronlease_reader.")
+@click.option("--setup", type=click.Path(path_type=Path), help="Then run this SQL file, such as your schema.sql.")
 @options.as_json
 @click.pass_obj
-def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool, as_json: bool) -> None:
+def migrate_command(
+    toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool, setup: Path | None, as_json: bool
+) -> None:
     """Bring the database up to schema/.
 
-    As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing.
+    As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing. What --setup
+    names is run after that, in a transaction of its own.
     """
     if dry_run and check:
         raise click.UsageError("--dry-run and --check exclude each other")
+    if setup is not None and (dry_run or check):
+        raise click.UsageError("--setup runs its file: leave it out where nothing is to be written")
     if dry_run or check:
         with toolbox.connection() as conn:
             there, behind, lacking = state(conn), drift(conn), missing_grants(conn) if roles else None
@@ -47,6 +58,7 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
                 rehearse(url)
         _print_script(behind, lacking, as_json) if dry_run else _print_check(behind, lacking, as_json)
         return
+    own = None if setup is None else _read(setup)
     with toolbox.database_url() as url:
         before, notes = _roles(url) if roles else {}, list[str]()
         with bar("migrating") as progress:
@@ -56,21 +68,47 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error
                 raise
+        if own is not None:
+            _set_up(url, own, str(setup))
     made = {role: "kept up" if lacking is not None else "made" for role, lacking in before.items()}
     if as_json:
         output.as_json(
-            {"applied": applied, **({"roles": made} if roles else {}), **({"notes": notes} if notes else {})}
+            {
+                "applied": applied,
+                **({"roles": made} if roles else {}),
+                **({"setup": str(setup)} if setup else {}),
+                **({"notes": notes} if notes else {}),
+            }
         )
         return
     for name in applied:
         click.echo(f"applied {name}")
     for note in notes:
         output.text(note)
+    if setup is not None:
+        output.text(f"ran {setup}")
     for role, what in made.items():
         click.echo(f"{what} role {role}")
     if roles:
         click.echo(_NEXT)
     click.echo(_UP_TO_DATE)
+
+
+def _read(setup: Path) -> str:
+    """Before anything is changed: the file may not be there."""
+    try:
+        return read(setup)
+    except SetupError as error:
+        raise UsageError(one_line(f"--setup: {error}")) from None
+
+
+def _set_up(url: str, text: str, name: str) -> None:
+    try:
+        run_text(url, text, name)
+    except SetupError as error:
+        again = "; it is run every time: write `if not exists`, `or replace` or `on conflict do nothing`"
+        sentence = f"--setup {error}{again if error.already_there else ''}; our own schema is up to date"
+        raise click.ClickException(one_line(redact(sentence))) from None
 
 
 def _roles(url: str) -> dict[str, list[str] | None]:
