@@ -8,6 +8,7 @@ so an untyped parameter would let somebody else's function be called in the plac
 """
 
 import functools
+import operator
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -39,9 +40,8 @@ class Query(NamedTuple, Generic[T]):
     read: Callable[[tuple[Any, ...]], T]
 
 
-def first(row: tuple[Any, ...]) -> Any:
-    """Reads a row of one value."""
-    return row[0]
+# Reads a row of one value.
+first: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
 
 
 def load_queries(path: Path) -> dict[str, LiteralString]:
@@ -65,6 +65,18 @@ def call(
 def _call_text(function: str, names: tuple[str, ...], columns: str) -> str:
     arguments = ", ".join(f"{name} => %({name})s::{_TYPES[name]}" for name in names)
     return f"select {columns} from public.{function}({arguments})"  # noqa: S608 (the names are our own)
+
+
+def only_in(transaction: str, query: Query[T]) -> Query[T]:
+    """The same query, which shows its fence only in the transaction of that ID: in any other one the row's lock is
+    gone, and without a fence the lease is not ours."""
+    shown = (
+        "case when pg_catalog.pg_current_xact_id_if_assigned() = %(p_transaction)s::pg_catalog.xid8"
+        " then %(p_fence)s::pg_catalog.int8 end"
+    )
+    assert "%(p_fence)s" in query.text, "the query has a fence to show"
+    text = query.text.replace("%(p_fence)s", f"({shown})")
+    return query._replace(text=text, params={**query.params, "p_transaction": transaction})
 
 
 @functools.cache

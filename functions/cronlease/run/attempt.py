@@ -1,6 +1,6 @@
-"""One try at a schedule: claims the lease in one round trip, or gives a reason why not.
+"""One try at a schedule: claims the lease in one round trip, or skips with a reason, a hint and one line in the log.
 
-Fails closed: whatever goes wrong here is a skip with a reason and a log line, never a run.
+Fails closed: whatever goes wrong here is a skip, never a run.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from cronlease.db.connection import Database
+from cronlease.db.connection import Database, within
 from cronlease.db.conninfo import advised
 from cronlease.db.functions import Claim, ensure_schedule, release_refresh_lock
 from cronlease.db.queries import Query
@@ -28,10 +28,11 @@ from cronlease.errors import (
     Unreachable,
     Unreadable,
 )
-from cronlease.observe.logs import log
-from cronlease.outcome import SkipReason
+from cronlease.observe import telemetry
+from cronlease.observe.logs import log, logger
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.deadline import within
 from cronlease.settings import Limits, Settings
 
 _LOCKED = Claim(False, SkipReason.LOCKED, *[None] * 8)
@@ -40,6 +41,17 @@ _OWNER = "run `cronlease migrate` as the owner of the schema"
 _RELEASE_AFTER_SECONDS = (0.0, 1.0, 4.0)
 _MOST_RELEASES = 100
 _releases: set[asyncio.Task[None]] = set()
+_LEVELS = {
+    SkipReason.NOT_DUE: logging.DEBUG,
+    SkipReason.PAUSED: logging.WARNING,
+    SkipReason.UNKNOWN_ACTION: logging.WARNING,
+}
+_HINTS = {
+    SkipReason.NOT_DUE: 'send {"force": true} to run now',
+    SkipReason.SPAWNED: spawn_guard.HINT,
+    SkipReason.SHUTTING_DOWN: "this instance is ending: the next hit reaches another one",
+    SkipReason.UNKNOWN_ACTION: "the row's action is no function of this deployment: deploy one that has it",
+}
 
 
 class Attempt(NamedTuple):
@@ -95,6 +107,42 @@ async def claim(
         why = _advice(error)
     log_unreadable(attempt.function, attempt.request_id, why)
     return _UNREADABLE
+
+
+def skip_unasked(function: str, request_id: UUID, reason: SkipReason) -> Outcome:
+    """A skip that needs no look at the schedule: what a run itself has started, or a process that is ending."""
+    return telemetry.skipped(_skipped(function, request_id, Claim(False, reason, *[None] * 8)))
+
+
+def skip(attempt: Attempt, claimed: Claim, action: str) -> Outcome:
+    """The outcome of a hit that was not granted its claim."""
+    who = attempt.function, attempt.request_id
+    with telemetry.hit(*who, attempt.trigger, attempt.asked_at, claimed, action) as span:
+        return span.ends(_skipped(*who, claimed))
+
+
+def _skipped(function: str, request_id: UUID, claimed: Claim) -> Outcome:
+    reason = SkipReason(claimed.reason or SkipReason.SCHEDULE_READ_ERROR)
+    level = _LEVELS.get(reason, logging.INFO)
+    if reason is not SkipReason.SCHEDULE_READ_ERROR and logger.isEnabledFor(level):
+        who = {"locked_by": claimed.locked_by, "locked_until": claimed.locked_until}
+        log(
+            level,
+            f"Skipped {function}: {reason.value}",
+            action="run_skipped",
+            reason=reason.value,
+            function=function,
+            request_id=str(request_id),
+            **(who if reason is SkipReason.LOCKED else {}),
+        )
+    return Outcome(
+        function,
+        request_id,
+        skipped=reason,
+        locked_until=claimed.locked_until,
+        next_run_at=claimed.next_run_at,
+        hint=_HINTS.get(reason),
+    )
 
 
 def log_unreadable(function: str, request_id: UUID, why: str) -> None:
