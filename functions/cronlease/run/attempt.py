@@ -7,16 +7,18 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from cronlease import registry
 from cronlease.db.connection import Database, within
 from cronlease.db.conninfo import advised
 from cronlease.db.functions import Claim, ensure_schedule, release_refresh_lock
 from cronlease.db.queries import Query
+from cronlease.db.schema import in_schema
 from cronlease.errors import (
     Ambiguous,
     ConnectionLost,
@@ -163,12 +165,13 @@ def _advice(error: DatabaseTrouble) -> str:
         case SchemaMissing():
             return f"{error}: {_OWNER}"
         case NotPermitted():
-            made_by = "`cronlease migrate --roles` makes it"
-            return f"{error}: grant this role cronlease_runner ({made_by}), or {_OWNER} where there is none yet"
+            role = f"{in_schema('cronlease_runner')} (`cronlease migrate --roles` makes it)"
+            return f"{error}: grant this role {role}, or {_OWNER} where there is none yet"
         case Unreachable():
             return advised(error)
         case Ambiguous():
-            return f"{error}: drop the function that is not ours, and `revoke create on schema public from public`"
+            revoke = in_schema("revoke create on schema public from public")
+            return f"{error}: drop the function that is not ours, and `{revoke}`"
         case Unreadable():
             return f"{error}; correct the args and the times of its row in refresh_schedule"
         case _:
@@ -190,10 +193,12 @@ async def _ask_or_create(query: Query[Claim], database: Database, settings: Sett
     except SchemaMissing:
         if settings.migrate == "never":
             raise
-        await _create_schema(database)
+        await _create_schema(database, {*rows, *registry.jobs()})
     except UnknownSchedule:
         if not rows:
             raise
+        if settings.migrate != "never":
+            await _create_schema(database, rows, only_what_is_brought=True)
     for row in rows:
         if await database.ask(ensure_schedule(row)) == "locked":
             # Another hit is creating the row and will claim it.
@@ -201,14 +206,19 @@ async def _ask_or_create(query: Query[Claim], database: Database, settings: Sett
     return await database.ask(query)
 
 
-async def _create_schema(database: Database) -> None:
-    from cronlease.db.migration.migrate import MigrationError, create_if_absent
+async def _create_schema(database: Database, actions: Collection[str], *, only_what_is_brought: bool = False) -> None:
+    """What these actions need. A schedule that has no row yet may lack its tables, too."""
+    from cronlease.db.migration.migrate import MigrationError, create_for, create_if_absent
+    from cronlease.db.migration.packages import of_actions
 
     def note(text: str) -> None:
         log(logging.WARNING, f"The schema was applied: {text}", action="schema_applied")
 
     try:
-        await asyncio.to_thread(create_if_absent, database.url, note)
+        if only_what_is_brought:
+            await asyncio.to_thread(create_for, database.url, actions, note)
+        else:
+            await asyncio.to_thread(create_if_absent, database.url, note, of_actions(actions))
     except MigrationError as error:
         raise SchemaMissing(str(error).partition(": run ")[0]) from None
 
