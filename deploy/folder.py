@@ -47,15 +47,18 @@ def read_jobs(folder: Path, sources: str | None = None) -> dict[str, Any]:
         functions, environment = jobs["functions"], jobs.get("environment", {})
         hit = {job["function"] for job in jobs["jobs"].values()}
         limits = [function[name] for function in functions.values() for name in ("lease", "max_run")]
-        texts = list(environment.values())
+        texts, secrets = list(environment.values()), jobs.get("secrets", {})
+        named = [re.fullmatch(r"[A-Za-z0-9_-]{1,255}", secret) for secret in secrets.values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(f"{path} cannot be used ({error!r}): {_SCHEMA}") from None
     if not functions or not all(re.fullmatch(r"[1-9]\d*s", str(limit)) for limit in limits):
         raise Refused(f"{path} needs a function, and times such as 300s: {_SCHEMA}")
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
         raise Refused(f"{path} has something else than texts of one line in its environment")
-    if taken := sorted(RESERVED & set(environment)):
-        raise Refused(f"{path} has {taken[0]} in its environment, which is set elsewhere: {_SCHEMA}")
+    if not all(named):
+        raise Refused(f"{path} has something else than names of secrets in its secrets: {_SCHEMA}")
+    if taken := sorted(RESERVED & {*environment, *secrets}):
+        raise Refused(f"{path} has {taken[0]} among its variables, which is set elsewhere: {_SCHEMA}")
     if unknown := sorted(hit - set(functions)):
         raise Refused(f"{path} has a job for {unknown[0]}, which is none of its functions")
     declared = _declared(folder / "main.py")

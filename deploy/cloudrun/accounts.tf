@@ -20,6 +20,15 @@ resource "google_secret_manager_secret_iam_member" "function_reads_its_dsn" {
   member    = google_service_account.function.member
 }
 
+# Those of jobs.json; you have made them.
+resource "google_secret_manager_secret_iam_member" "function_reads_its_secrets" {
+  for_each = local.secrets
+
+  secret_id = each.value
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.function.member
+}
+
 resource "google_project_iam_member" "function_connects_to_its_database" {
   for_each = local.instances
 

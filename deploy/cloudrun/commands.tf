@@ -31,6 +31,21 @@ resource "google_cloud_run_v2_job" "command" {
           }
         }
 
+        dynamic "env" {
+          for_each = local.secrets
+
+          content {
+            name = env.key
+
+            value_source {
+              secret_key_ref {
+                secret  = env.value
+                version = "latest"
+              }
+            }
+          }
+        }
+
         env {
           name = "DATABASE_URL"
 
@@ -90,6 +105,7 @@ resource "google_cloud_run_v2_job" "command" {
     google_project_service.needed,
     google_project_iam_member.function_connects_to_its_database,
     google_secret_manager_secret_iam_member.function_reads_its_dsn,
+    google_secret_manager_secret_iam_member.function_reads_its_secrets,
     google_sql_database.cronlease,
     google_sql_user.cronlease,
   ]

@@ -5,6 +5,8 @@ locals {
   jobs        = local.definition.jobs
   environment = merge(try(local.definition.environment, {}), var.environment)
 
+  secrets = try(local.definition.secrets, {})
+
   service_names = { for name in keys(local.functions) : name => replace(name, "_", "-") }
 
   # What Cloud Run jobs do: the schema, ours and that of the folder, and runs that are longer than a request may be.

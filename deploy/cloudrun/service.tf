@@ -35,6 +35,21 @@ resource "google_cloud_run_v2_service" "function" {
         }
       }
 
+      dynamic "env" {
+        for_each = local.secrets
+
+        content {
+          name = env.key
+
+          value_source {
+            secret_key_ref {
+              secret  = env.value
+              version = "latest"
+            }
+          }
+        }
+      }
+
       env {
         name = "DATABASE_URL"
 
@@ -107,6 +122,7 @@ resource "google_cloud_run_v2_service" "function" {
     google_project_service.needed,
     google_project_iam_member.function_connects_to_its_database,
     google_secret_manager_secret_iam_member.function_reads_its_dsn,
+    google_secret_manager_secret_iam_member.function_reads_its_secrets,
     google_sql_database.cronlease,
     google_sql_user.cronlease,
     terraform_data.migrated,

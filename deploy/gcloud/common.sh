@@ -37,7 +37,12 @@ function_account=$NAME-function@$PROJECT.iam.gserviceaccount.com
 scheduler_account=$NAME-scheduler@$PROJECT.iam.gserviceaccount.com
 
 # Where the database is, for functions and jobs alike. What is left out stays as it is.
-database=(--set-secrets="DATABASE_URL=$secret:latest")
+secrets=$("$python" -c '
+import json, sys
+jobs, first = sys.argv[1:]
+print(",".join([first, *(f"{name}={secret}:latest" for name, secret in json.loads(jobs).get("secrets", {}).items())]))
+' "$jobs" "DATABASE_URL=$secret:latest")
+database=(--set-secrets="$secrets")
 case ${CLOUD_SQL:-} in
   '') ;;
   none) database+=(--clear-cloudsql-instances) ;;

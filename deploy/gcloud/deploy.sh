@@ -45,8 +45,13 @@ keep_dsn() {
     # By a pipe: an argument could be read by whoever lists the processes.
     run secrets versions add "$secret" --data-file=- < <(printf '%s' "$DATABASE_URL")
   fi
-  again secrets add-iam-policy-binding "$secret" --role=roles/secretmanager.secretAccessor \
-    --member="serviceAccount:$function_account"
+  # Also those of jobs.json, which you have made.
+  local pair each
+  while read -ru 3 -d, pair; do
+    each=${pair#*=}
+    again secrets add-iam-policy-binding "${each%:latest}" --role=roles/secretmanager.secretAccessor \
+      --member="serviceAccount:$function_account"
+  done 3<<<"$secrets,"
   if [[ ${CLOUD_SQL:-none} != none ]]; then
     # In the project of the instance, which may be another one.
     again projects add-iam-policy-binding "${CLOUD_SQL%:*:*}" --role=roles/cloudsql.client \

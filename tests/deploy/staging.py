@@ -24,9 +24,9 @@ def attempt(*command: str | Path, cwd: Path = ROOT, **variables: str) -> subproc
     return subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
-def staged(place: Path, folder: Path | None = None, **variables: str) -> Path:
+def staged(place: Path, folder: Path | None = None, sources: str = "") -> Path:
     need("uv")  # building the wheel takes an index, too: who has the one has the other
-    run(DEPLOY / "stage.sh", place, *([folder] if folder else []), **variables)
+    run(DEPLOY / "stage.sh", place, *([folder] if folder else []), SOURCES=sources)
     return place
 
 

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.deploy.jobs import DEPLOY, ROOT, definition
+from tests.deploy.jobs import DEPLOY, ROOT, TEMPLATE, definition
 from tests.deploy.manifests import one, pods
 from tests.deploy.staging import alone, image_settings, installed, run, serving, staged
 from tests.integration.conftest import wait_until
@@ -26,7 +26,7 @@ SOURCES = ROOT / "functions" / "opening_signals" / "sources.toml"
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return staged(tmp_path_factory.mktemp("stage"), SOURCES=str(SOURCES))
+    return staged(tmp_path_factory.mktemp("stage"), sources=str(SOURCES))
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,14 @@ def test_the_staged_directory_alone_answers_a_hit(
     assert (first.status_code, first.json()["status"]) == (200, "success"), log.read_text()
     assert second.json()["reason"] == "not_due"
     assert runs(empty_dsn) == [(1, "success")]
+
+
+def test_the_wheel_alone_can_make_a_new_project(empty_environment: Path, tmp_path: Path) -> None:
+    made = tmp_path / "prices"
+    subprocess.run([empty_environment / "cronlease", "init", made], env=alone(empty_environment), check=True)
+    assert {path.name.lstrip(".") for path in made.iterdir()} == {path.name for path in TEMPLATE.glob("*.*")} | {
+        "gitignore"
+    }
 
 
 def test_the_commands_of_the_kubernetes_pods_work_there(

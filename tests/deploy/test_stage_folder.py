@@ -62,6 +62,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.timeout(240)
 def test_it_runs_where_nothing_else_is(folder: Path, tmp_path: Path, empty_dsn: str) -> None:
     """Its schema is applied by the command that every deploy uses, then it is hit."""
     own = definition(folder) | {"environment": {"PRICES": 'a "b" $c \\d'}}
@@ -93,6 +94,7 @@ def test_it_runs_where_nothing_else_is(folder: Path, tmp_path: Path, empty_dsn: 
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(240)
 def test_the_versions_of_an_earlier_stage_are_kept(folder: Path, tmp_path: Path) -> None:
     first = staged(tmp_path / "first", folder)
     older = (first / "requirements.txt").read_text()
@@ -138,6 +140,7 @@ def test_a_folder_that_cannot_be_deployed_is_one_sentence(
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
