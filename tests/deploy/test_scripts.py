@@ -306,3 +306,51 @@ def test_staging_without_the_right_words_says_which(words: list[str]) -> None:
     ended = subprocess.run([str(DEPLOY / "stage.sh"), *words], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("usage: deploy/stage.sh DIR [FOLDER]")
+
+
+# Knows nothing at first, then everything; writes down what it is asked, and what it is given.
+GCLOUD = """
+printf '%s\\n' "$*" >> {0}/asked
+case "$*" in
+  *print-access-token*) echo the-token;;
+  *'value(status.url)'*) echo https://prices.example;;
+  *'policies list'*) if [ -e {0}/made ]; then echo policy; fi;;
+  *describe*) [ -e {0}/made ];;
+  *--data-file=-*) cat > {0}/given;;
+  'builds submit'*) ls "$3" > {0}/built;;
+esac
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(240)
+def test_a_second_deploy_makes_nothing_twice(tmp_path: Path) -> None:
+    """The whole script, with a stand-in for gcloud: nothing of Google's is asked."""
+    need("uv")  # a wheel is built
+    program(tmp_path, GCLOUD.format(tmp_path))
+    place = {"DRY_RUN": "", "PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]]), "FOLDER": str(TEMPLATE)}
+    place["CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER"] = "http://127.0.0.1:9/"
+
+    def asked(**changes: str) -> list[str]:
+        ended = deploy(tmp_path, **place, **changes)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "could not be checked" in ended.stderr
+        lines = (tmp_path / "asked").read_text().splitlines()
+        (tmp_path / "asked").unlink()
+        return [line for line in lines if "describe" not in line]
+
+    first = asked()
+    assert SECRET in (tmp_path / "given").read_text()
+    assert not any(SECRET in line for line in first)
+    assert {"main.py", "Dockerfile", "schema.sql"} <= set((tmp_path / "built").read_text().split())
+    assert sum(" create " in line for line in first) == 6
+    (tmp_path / "made").touch()
+    second = asked(DATABASE_URL="", SETTINGS="", ALERT_CHANNELS="")
+    assert not any(" create " in line or "cloudsql" in line for line in second)
+    for wanted in (
+        "builds submit",
+        "run jobs execute cronlease-migrate",
+        "run deploy refresh-prices",
+        "jobs update http",
+    ):
+        assert sum(wanted in line for line in second) == 1, wanted
