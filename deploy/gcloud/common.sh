@@ -72,7 +72,7 @@ again() {
       rm "$said"
       return
     fi
-    grep -Eiq 'permission|denied|service account|does not exist' "$said" || return 1
+    grep -Eiq 'permission|denied|service account|does not exist' "$said" || { rm "$said"; return 1; }
     echo "Again in $pause s: what was just made may not be known everywhere yet." >&2
     sleep "$pause"
   done
