@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from cronlease.cli.main import main
 from tests.acceptance.conftest import Serve, clean_environment
+from tests.acceptance.shell import Shell
 
 FILES = {
     *("main.py", "schema.sql", "test_main.py", "pytest.ini"),
@@ -110,11 +112,8 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     assert said.endswith("Not a directory: nothing was written, name another folder\n")
 
 
-def test_a_schema_that_cannot_be_run_is_one_sentence(project: Path, empty_dsn: str) -> None:
-    def migrate(*words: str) -> tuple[int, str]:
-        ended = CliRunner().invoke(main, ["migrate", *words], env={"DATABASE_URL": empty_dsn})
-        return ended.exit_code, ended.output
-
+def test_a_schema_that_cannot_be_run_is_one_sentence(project: Path, empty_dsn: str, tmp_path: Path) -> None:
+    migrate = partial(Shell(empty_dsn, tmp_path).quickly, "migrate")
     assert migrate("--setup", str(project / "nowhere.sql"))[0] == 2
     with psycopg.connect(empty_dsn) as conn:
         assert conn.execute("select to_regclass('refresh_schedule') is null").fetchone() == (True,)
@@ -122,13 +121,13 @@ def test_a_schema_that_cannot_be_run_is_one_sentence(project: Path, empty_dsn: s
     text = (project / "schema.sql").read_text()
     (project / "schema.sql").write_text(text.replace("if not exists prices", "prices"))
     assert migrate("--setup", str(project / "schema.sql"))[0] == 0
-    status, said = migrate("--setup", str(project / "schema.sql"))
+    status, _, said = migrate("--setup", str(project / "schema.sql"))
     assert (status, said.count("\n")) == (1, 1)
     assert 'schema.sql, line 2: relation "prices" already exists; it is run every time' in said
 
 
-def test_its_table_is_open_to_the_role_that_runs_it(project: Path, empty_dsn: str) -> None:
-    cronlease(project, "migrate", "--roles", "--setup", "schema.sql", DATABASE_URL=empty_dsn)
+def test_its_table_is_open_to_the_role_that_runs_it(project: Path, empty_dsn: str, tmp_path: Path) -> None:
+    Shell(empty_dsn, tmp_path).says_quickly("migrate", "--roles", "--setup", str(project / "schema.sql"))
     granted = "select has_table_privilege('cronlease_runner', 'prices', %s)"
     with psycopg.connect(empty_dsn) as conn:
         assert [conn.execute(granted, [right]).fetchone() for right in ("insert", "update", "delete")] == [

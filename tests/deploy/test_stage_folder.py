@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.deploy.jobs import DEPLOY, TEMPLATE, definition
-from tests.deploy.staging import alone, attempt, image_settings, installed, serving, staged
+from tests.deploy.staging import alone, attempt, image_settings, installed, run, serving, staged
 from tests.require import need
 
 MAIN = """
@@ -96,13 +97,26 @@ def test_it_runs_where_nothing_else_is(folder: Path, tmp_path: Path, empty_dsn: 
 @pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_the_versions_of_an_earlier_stage_are_kept(folder: Path, tmp_path: Path) -> None:
-    first = staged(tmp_path / "first", folder)
-    older = (first / "requirements.txt").read_text()
-    (newest,) = re.findall(r"^sqlalchemy==(\S+)", older, re.MULTILINE)
-    assert newest != "2.0.40"
-    (folder / "requirements.lock").write_text(older.replace(f"sqlalchemy=={newest}", "sqlalchemy==2.0.40"))
-    second = staged(tmp_path / "second", folder)
-    assert "sqlalchemy==2.0.40 " in (second / "requirements.txt").read_text()
+    """Of two versions the older one, since the lock has it; the wheel that the lock names is not here any more."""
+    index = tmp_path / "index"
+    index.mkdir()
+    for version in ("1.0", "2.0"):
+        name = f"cronlease_example-{version}"
+        with zipfile.ZipFile(index / f"{name}-py3-none-any.whl", "w") as wheel:
+            about = f"Metadata-Version: 2.1\nName: cronlease-example\nVersion: {version}\n"
+            wheel.writestr(f"{name}.dist-info/METADATA", about)
+            wheel.writestr(
+                f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            )
+            wheel.writestr(f"{name}.dist-info/RECORD", "")
+    (folder / "requirements.txt").write_text("cronlease\ncronlease-example\n")
+    gone = "./cronlease-0.0.1-py3-none-any.whl \\\n    --hash=sha256:00\n"
+    for place, lock, kept in (("newest", "", "2.0"), ("kept", f"{gone}cronlease-example==1.0\n", "1.0")):
+        (folder / "requirements.lock").write_text(lock)
+        need("uv")
+        run(DEPLOY / "stage.sh", tmp_path / place, folder, UV_FIND_LINKS=str(index))
+        text = (tmp_path / place / "requirements.txt").read_text()
+        assert f"cronlease-example=={kept} \\\n    --hash=sha256:" in text
 
 
 def _break(name: str, text: str) -> Callable[[Path], object]:
