@@ -1,6 +1,7 @@
 -- cronlease on Supabase: the database's own cron hits the function, and nobody but service_role reaches our tables
 -- through the REST API. Run it as postgres, after `cronlease migrate` and again after every later one: it changes only
--- what is ours.
+-- what is ours. It is for the schema public: another one (CRONLEASE_SCHEMA) the REST API does not show unless you name
+-- it among the exposed schemas, so there only the schedules at the end are needed.
 --
 -- Once, before: where the function listens, and the token that it was given (CRONLEASE_AUTH=token, CRONLEASE_TOKEN).
 --   select vault.create_secret('https://cronlease.example', 'cronlease_url');
@@ -34,6 +35,8 @@ declare
   v_role text;
 begin
   foreach v_name in array v_tables || v_views loop
+    -- The tables of openings are there only where that job is.
+    continue when to_regclass(format('public.%I', v_name)) is null;
     execute format('revoke all on table public.%I from public, anon, authenticated', v_name);
     execute format('grant all on table public.%I to service_role', v_name);
   end loop;
@@ -49,6 +52,7 @@ begin
   -- The second wall, for the day somebody grants a table again; a view would still show what its owner sees. The owner
   -- and service_role are not bound by it.
   foreach v_name in array v_tables loop
+    continue when to_regclass(format('public.%I', v_name)) is null;
     execute format('alter table public.%I enable row level security', v_name);
     for v_role in
       select r.rolname
