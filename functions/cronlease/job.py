@@ -63,8 +63,8 @@ class Hit(NamedTuple):
 
     @classmethod
     def of_slot(cls, trigger: str, schedule: str | None, slot: str | None, **fields: Any) -> "Hit":
-        """What a scheduler delivers for one of its slots. One that is no time with a zone names no delivery: such a hit
-        just runs."""
+        """What a scheduler delivers for one of its slots. A slot without a readable time and zone names no delivery,
+        and just runs."""
         at = _moment(slot)
         named = f"{schedule} {at:%Y-%m-%dT%H:%M:%S.%fZ}" if schedule and at else None
         return cls(trigger, schedule, slot, delivery=named, delivery_at=at, **fields)

@@ -185,8 +185,8 @@ class _Verbs(click.Group):
         try:
             return super().main(*args, **more)
         except SystemExit as ended:
-            if (lifecycle := sys.modules.get("cronlease.process.shutdown")) is not None:
-                lifecycle.leave_behind(ended.code if isinstance(ended.code, int) else 0)
+            if (loop := sys.modules.get("cronlease.process.loop")) is not None:
+                loop.leave_behind(ended.code if isinstance(ended.code, int) else 0)
             raise
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -13,7 +13,7 @@ from cronlease import arguments, registry
 from cronlease.job import Hit, Job
 from cronlease.observe import logs
 from cronlease.outcome import Outcome, RunFailed, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import loop, spawn_guard
 from cronlease.run.attempt import skip_unasked
 from cronlease.run.execution import run_once
 from cronlease.settings import Settings, load
@@ -43,7 +43,7 @@ def aws_lambda(function: Callable[..., Any]) -> Callable[[Any, Any], dict[str, A
         if spawn_guard.is_spawned():
             return skip_unasked(job.name, uuid4(), SkipReason.SPAWNED).as_json()
         left = timedelta(milliseconds=context.get_remaining_time_in_millis())
-        outcome = shutdown.run(_run(_bounded(job, left), hit, settings))
+        outcome = loop.run(_run(_bounded(job, left), hit, settings))
         if outcome.failed is not None:
             raise RunFailed(outcome)
         return outcome.as_json()

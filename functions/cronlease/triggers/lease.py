@@ -16,7 +16,7 @@ from cronlease.errors import LeaseLost, TimeIsUp, Unreachable
 from cronlease.job import Hit, Job
 from cronlease.observe import logs
 from cronlease.outcome import FailReason, Outcome, RunFailed, Skipped, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.attempt import log_unreadable, skip_unasked
 from cronlease.run.execution import run_once
@@ -112,7 +112,7 @@ class Held:
     def __enter__(self) -> Run:
         url = self._begin()
         self._thread = threading.Thread(
-            target=lambda: shutdown.run(self._execute(url)), name=f"lease {self._job.name}", daemon=True
+            target=lambda: asyncio.run(self._execute(url)), name=f"lease {self._job.name}", daemon=True
         )
         self._thread.start()
         either: list[Future[Any]] = [self._entered, self._ended]

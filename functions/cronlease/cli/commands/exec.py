@@ -18,7 +18,7 @@ from cronlease.cli.table import one_line
 from cronlease.embedded.child import end_with_parent
 from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import loop, spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.attempt import skip_unasked
 from cronlease.run.execution import run_once
@@ -77,7 +77,7 @@ def exec_command(
                 # Nobody else knows the address of the embedded one.
                 child.env = {"DATABASE_URL": url}
             child.grace = job.limits.grace
-            outcome = shutdown.run(_run(job, hit_of("exec", every, force=force), child, url, settings))
+            outcome = loop.run(_run(job, hit_of("exec", every, force=force), child, url, settings))
     _end(outcome, child, skip_status)
 
 
