@@ -1,6 +1,20 @@
 -- name: signals
 -- What came, changed or closed within the time asked for, the latest first: one signal each, and when that was.
--- What has closed since is closed, however new it was, and what is new stays new when it changes.
+-- What has closed since is closed, however new it was, and what is new stays new when it changes. `changes` are the
+-- fields that changed within that time, the oldest change first; null where none did.
+with changes as materialized (
+  select
+    c.source,
+    c.external_id,
+    jsonb_agg(
+      jsonb_build_object('field', c.field, 'from', c.old_value, 'to', c.new_value, 'at', c.changed_at)
+      order by c.changed_at, c.field
+    ) as changes
+  from public.opening_changes c
+  where c.changed_at >= now() - %(within)s::interval
+    and (%(source)s::text is null or c.source = %(source)s)
+  group by c.source, c.external_id
+)
 select
   case
     when not o.open then 'closed'
@@ -22,8 +36,14 @@ select
   o.first_seen_at,
   o.changed_at,
   o.closed_at,
-  o.last_seen_at
+  o.last_seen_at,
+  o.department,
+  o.remote,
+  c.changes
 from public.openings o
+left join changes c
+  on c.source = o.source
+  and c.external_id = o.external_id
 cross join (select now() - %(within)s::interval as since) t
 where greatest(o.first_seen_at, o.changed_at, o.closed_at) >= t.since
   and (%(source)s::text is null or o.source = %(source)s)

@@ -80,7 +80,7 @@ async def collect(
         async with asyncio.timeout_at(until):
             await _Collection(http, result, take).run(validators)
     except TimeoutError:
-        result.error = f"was not done after {until - started:.3g} s"
+        result.error = f"was not done after {round(until - started, 1):g} s"
     except FeedError as error:
         result.error = str(error)
     except Exception as error:

@@ -20,6 +20,7 @@ from opening_signals.feeds.model import Opening, Source
 from opening_signals.http.fetch import client
 from opening_signals.sources_file import load
 from opening_signals.store import orphaned_sources, source_state, suspects, upsert
+from opening_signals.store.changes import prune_changes
 from opening_signals.store.lock import lock_sources
 from opening_signals.store.source_state import SourceState
 
@@ -45,6 +46,7 @@ async def refresh(run: "Run") -> None:
         return
     async with run.connection() as conn:
         await upsert.delete_stale_staging(conn, run.request_id)
+        await prune_changes(conn, settings.retention())
         states = await source_state.load_source_states(conn, sources)
         orphans = orphaned_sources.sentence(await orphaned_sources.orphaned_sources(conn, states))
     blamed = suspects.blamed(sources, states)

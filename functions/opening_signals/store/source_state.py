@@ -22,7 +22,7 @@ from opening_signals.http.fetch import Validators
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _LONGEST_ERROR = 1000
 # Change it when openings of any kind are made in another way: a feed that answers 304 would keep the old ones.
-_READING = "2"
+_READING = "3"
 
 
 class SourceState(NamedTuple):

@@ -75,13 +75,13 @@ class Staging:
     def _page(self, latest: Mapping[str, Opening]) -> dict[str, Any]:
         """The digest is equal only for pages that have the same openings in the same order."""
         external_ids, count = _array(list(latest)), len(latest)
-        hashes = b"".join([opening.content_hash for opening in latest.values()])
+        hashes = b"".join([opening.content_hash + opening.payload_hash for opening in latest.values()])
         return {
             "request_id": self._request_id,
             "source": self._source,
             "position": self._position,
             "external_ids": external_ids,
-            "content_hashes": hashes,
+            "hashes": hashes,
             "openings": count,
             "differing": 0,
             "digest": hashlib.sha256(count.to_bytes(8, "big") + hashes + external_ids.encode()).digest(),
