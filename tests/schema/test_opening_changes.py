@@ -45,7 +45,7 @@ def test_each_field_that_changed_is_kept_with_what_it_said_before(dsn: str, conn
         ["remote", None, "true"],
         ["title", "Baker", "Cook"],
     ]
-    when = "select bool_and(c.changed_at = o.changed_at) from opening_changes c join opening_signals o using (external_id)"
+    when = "select bool_and(c.changed_at = o.changed_at) from opening_changes c join openings o using (external_id)"
     assert one(conn, when)
 
 
@@ -70,7 +70,8 @@ def test_a_row_of_an_earlier_version_is_filled_in_silently_unless_it_says_someth
         old_hash = sha256(f"{each.title}\0Acme\0Leeds\0...".encode()).digest() if hashed == "of version 0.1" else None
         title = each.title if each.external_id == "1" else "Apprentice"
         conn.execute(
-            "insert into opening_signals (source, external_id, title, url, content_hash) values ('acme', %s, %s, %s, %s)",
+            "insert into opening_signals (source, external_id, title, url, content_hash)"
+            " values ('acme', %s, %s, %s, %s)",
             [each.external_id, title, each.url, old_hash],
         )
     assert load(dsn, "acme", mine) == Merged(fetched=2, inserted=0, updated=1)

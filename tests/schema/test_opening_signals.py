@@ -146,7 +146,8 @@ def test_only_complete_sources_are_merged_and_the_staging_of_others_is_left_alon
 
     assert asyncio.run(work()) == Merged(1, 1, 0)
     assert one(conn, "select source, external_id from opening_signals") == ("whole", "1")
-    assert one(conn, "select array_agg(request_id) from opening_staging") == [theirs]
+    staged = "select array_agg((request_id, source)::text order by source) from opening_staging"
+    assert one(conn, staged) == [f"({ours},torn)", f"({theirs},whole)"]
 
 
 def _open_run(conn: psycopg.Connection[Any], function: str, status: str) -> UUID:

@@ -74,10 +74,11 @@ values (
 )
 
 -- name: staged_pages
--- What this run staged, by source: how many pages, and whether any opening of theirs differs.
+-- What this run staged of these sources: how many pages, and whether any opening of theirs differs.
 select source, count(*) as pages, bool_or(differing > 0) as differs
 from public.opening_staging_pages
 where request_id = %(request_id)s
+  and source = any (%(sources)s)
 group by source
 
 -- name: set_planner
@@ -201,6 +202,7 @@ written as (
 emptied as (
   delete from public.opening_staging
   where request_id = %(request_id)s
+    and source = any (%(sources)s)
 )
 select count(*) filter (where is_new), count(*) filter (where is_changed and not is_new)
 from written
@@ -231,6 +233,26 @@ left join (
   on stored.source = s.source
 where staged.openings is not distinct from stored.openings
   and staged.fingerprint is not distinct from stored.fingerprint
+
+-- name: missing_openings
+-- Of each of the sources that has open openings: how many were open before this transaction, and how many of them the
+-- staged pages do not have.
+select
+  o.source,
+  count(*) filter (where o.first_seen_at < transaction_timestamp()) as open_before,
+  count(*) filter (where n.external_id is null) as gone
+from public.opening_signals o
+left join (
+  select distinct source, unnest(external_ids) as external_id
+  from public.opening_staging_pages
+  where request_id = %(request_id)s
+    and source = any (%(sources)s)
+) n
+  on n.source = o.source
+  and n.external_id = o.external_id
+where o.source = any (%(sources)s)
+  and o.closed_at is null
+group by o.source
 
 -- name: close_and_reopen
 -- After what differed is written: closes the openings that their source no longer has, reopens those that returned,
@@ -298,5 +320,30 @@ from staged
 on conflict (source, digest) do nothing
 
 -- name: delete_staged_pages
+delete from public.opening_staging_pages
+where request_id = %(request_id)s
+  and source = any (%(sources)s)
+
+-- name: discard_reading
+-- One reading of a source, told by where its positions begin and end.
+with openings as (
+  delete from public.opening_staging
+  where request_id = %(request_id)s
+    and source = %(source)s
+    and position >= %(start)s
+    and position < %(stop)s
+)
+delete from public.opening_staging_pages
+where request_id = %(request_id)s
+  and source = %(source)s
+  and position >= %(start)s
+  and position < %(stop)s
+
+-- name: delete_staged
+-- What sources that failed in this run have left.
+with openings as (
+  delete from public.opening_staging
+  where request_id = %(request_id)s
+)
 delete from public.opening_staging_pages
 where request_id = %(request_id)s
