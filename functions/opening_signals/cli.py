@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import psycopg
+from psycopg.rows import dict_row
 
 from cronlease.db.queries import load_queries
 from opening_signals import settings
@@ -23,7 +24,7 @@ from opening_signals.store.orphaned_sources import forget_source, orphaned_sourc
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
-    from opening_signals.collect import Collected
+    from opening_signals.collected import Collected
     from opening_signals.feeds.model import Source
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
@@ -186,6 +187,29 @@ def _orphans(toolbox: "Toolbox", names: set[str]) -> str | None:
             return sentence(orphaned_sources_sync(conn, names))
     except click.ClickException:
         return None
+
+
+@sources.command("status")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
+@click.pass_obj
+def status_command(toolbox: "Toolbox", as_json: bool) -> None:
+    """Show how each source stands: its last success, its failures since, and until when it is left alone."""
+    from opening_signals import status
+
+    listed = _sources()
+    with _connection(toolbox) as conn:
+        told = status.standing(
+            listed, conn.cursor(row_factory=dict_row).execute(_QUERIES["source_status"]).fetchall()
+        )
+    for each in told:
+        each["why"] = each["why"] and toolbox.redact(each["why"])
+    if as_json:
+        print_json(told)
+    elif told:
+        shown = ([cell(each[name]) for name in status.HEADING] for each in told)
+        print_lines(toolbox.table(status.HEADING, shown, cut=("name", "why")))
+    else:
+        click.echo(_NO_SOURCES, err=True)
 
 
 @sources.command("forget")

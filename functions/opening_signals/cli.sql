@@ -1,3 +1,18 @@
+-- name: source_status
+-- What is known of each source that was ever asked, by name; `until` is null once that time has come.
+select
+  s.name,
+  s.last_ok_at,
+  s.items,
+  s.failures,
+  case when s.next_fetch_at > now() then s.next_fetch_at end as until,
+  s.asked_to_wait,
+  s.last_error,
+  s.doubt,
+  exists (select from public.opening_signals o where o.source = s.name and o.closed_at is null) as has_openings
+from public.opening_sources s
+order by s.name collate "C"
+
 -- name: signals
 -- What came, changed or closed within the time asked for, the latest first: one signal each, and when that was.
 -- What has closed since is closed, however new it was, and what is new stays new when it changes. `changes` are the

@@ -4,17 +4,16 @@ Whatever a source does ends in a Collected, never in an exception: the others go
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from sys import getsizeof
 from typing import Any, Protocol
 
 import httpx2
 
+from opening_signals.collected import DUPLICATE, Collected
 from opening_signals.errors import EmptyFeedError, FeedError
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.duplicates import Duplicates
@@ -27,7 +26,6 @@ from opening_signals.http.hosts import Host
 PAGE = 2000
 # Bytes of memory that openings may take before they are handed on.
 PAGE_SIZE = 2 * 1024**2
-DUPLICATE = "external_id: came again, and the last one counts"
 _MOST_ITEMS = 2_000_000
 _MOST_PAGES = 50_000
 # Of all pages together, as body.MOST_DECODED is of one: what is bounded is the work that a source can cost a run.
@@ -48,42 +46,6 @@ class Waiting(Protocol):
 class AtOnce:
     async def wait(self, coming: Awaitable[Any]) -> Any:
         return await coming
-
-
-@dataclass(slots=True)
-class Collected:
-    """How far one source came. Without an error all of it was taken, or nothing has changed since the validators.
-    `items` counts those of the feed. `rejected` counts those that were left out, by reason, and `repaired` what was
-    corrected in the others: an item once for each of its reasons, and each item whose id came again later. `cause` is
-    set only for an unforeseen error.
-
-    `doubt` says why some of its items may not have been seen, if so: then nothing may be closed. `order` is equal for
-    two readings whose pages were; a reading that is not `anchored` needs a second one before it closes anything.
-    `wait` is how many seconds its host asked to be left alone, and `is_silent` when that host did not answer."""
-
-    source: Source
-    asked: bool = False
-    status: int | None = None
-    pages: int = 0
-    items: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    repaired: Counter[str] = field(default_factory=Counter)
-    skipped: int = 0
-    not_modified: bool = False
-    validators: Validators = field(default_factory=Validators)
-    error: str | None = None
-    cause: Exception | None = None
-    seconds: float = 0.0
-    doubt: str | None = None
-    order: tuple[int, ...] = ()
-    anchored: bool = True
-    wait: float | None = None
-    is_silent: bool = False
-
-    @property
-    def openings(self) -> int:
-        """How many there are, each counted once."""
-        return self.items - self.skipped - self.rejected.total() - self.repaired[DUPLICATE]
 
 
 async def collect(
@@ -115,6 +77,7 @@ async def collect(
         result.error, result.is_silent = f"was not done after {round(until - started, 1):g} s", True
     except FeedError as error:
         result.error, result.wait, result.is_silent = str(error), error.wait, error.is_silent
+        result.asked = error.is_asked or result.pages > 0
     except Exception as error:
         # The text goes to the log only: nobody knows what is in it.
         result.cause = error

@@ -10,7 +10,8 @@ import httpx2
 import psycopg
 
 from opening_signals import report
-from opening_signals.collect import Collected, Take, collect
+from opening_signals.collect import Take, collect
+from opening_signals.collected import Collected
 from opening_signals.errors import FeedError
 from opening_signals.feeds.model import Opening, Source
 from opening_signals.http.fetch import Validators, client

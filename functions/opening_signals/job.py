@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opening_signals import report, settings
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.feeds.model import Source
 from opening_signals.fetching import Fetching
 from opening_signals.sources_file import load

@@ -7,7 +7,7 @@ pages could not be checked against each other is repeated before it closes anyth
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.feeds.page_order import REPEATED, RESTLESS
 
 

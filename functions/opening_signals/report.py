@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.store.source_state import SourceState
 
 # Below the logger whose handler writes our lines, with the fields where that handler looks for them.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.doubt import why_doubtful
 from opening_signals.store import source_state, upsert
 from opening_signals.store.lock import lock_sources
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Seconds between two pieces: a few at first, and never many.
 _FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 3.0
 
 
 class Storing:
@@ -43,7 +43,7 @@ class Storing:
                     await fetched.wait()
                     return
             except TimeoutError:
-                pause = min(pause + _FIRST_PAUSE, _LONGEST_PAUSE)
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
             await self.store_piece()
 
     async def store_piece(self) -> None:

@@ -1,7 +1,7 @@
 """Whose turn it is: so many sources at the same time, few of them of one host, and nobody waits for one that hangs.
 
-Only sources that get on count. One that has waited for the network for a second gives its turn to another, keeps its
-place at its host, and takes a turn again when something has come.
+Only sources that get on count. One that has waited for the network for half a second gives its turn to another, keeps
+its place at its host, and takes a turn again when something has come.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from opening_signals.feeds.model import Source
 from opening_signals.http.hosts import Host, host_of
 
 # Seconds without anything from the network after which another source gets the turn.
-PATIENCE = 1.0
+PATIENCE = 0.5
 # So many times as many as have a turn may be waiting for the network.
 _MOST_WAITING = 8
 

@@ -161,7 +161,7 @@ class _Request:
     async def ask(self, url: str) -> Page:
         delays, rests = list(BACKOFF), 0
         while True:
-            await self._host.rested()
+            await self._rest()
             try:
                 return await self._attempt(url)
             except _RetryableError as error:
@@ -175,6 +175,14 @@ class _Request:
                 # Who says how long to wait is asked again as often as that takes, within reason.
                 least = 0.0 if wait else delays.pop(0)
             await asyncio.sleep(least * random.uniform(1, 1.5))  # noqa: S311
+
+    async def _rest(self) -> None:
+        """Waits until the host may be asked; again, since it may have asked another for more meanwhile."""
+        while seconds := self._host.rests():
+            if seconds > LONGEST_REST:
+                said = f"its host asked to be left alone for {seconds:.0f} s"
+                raise FeedError(said, wait=seconds, is_asked=False)
+            await asyncio.sleep(seconds)
 
     async def _attempt(self, url: str) -> Page:
         try:

@@ -39,12 +39,6 @@ class Host:
         """For how many seconds it is to be left alone."""
         return max(0.0, self._rests_until - asyncio.get_running_loop().time())
 
-    async def rested(self) -> None:
-        """Waits until it may be asked again. The caller bounds the time."""
-        # Again, since it may have asked for more meanwhile.
-        while seconds := self.rests():  # noqa: ASYNC110
-            await asyncio.sleep(seconds)
-
 
 def host_of(url: str) -> str:
     """Which host an address leads to, with its port: two servers on one machine are two hosts."""

@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from cronlease.db.queries import load_queries
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.model import Source
 from opening_signals.http.fetch import Validators

@@ -117,8 +117,8 @@ async def merge(
 ) -> Merged:
     """Merges what was staged of these sources, which were fetched to the end in so many pages, and deletes it from
     the staging tables. Closes what they no longer have, except where items may not have been seen (unsure) or where
-    the judge wants it said twice. In the caller's transaction, which has locked these sources (lock_sources); changes its
-    planner settings."""
+    the judge wants it said twice. In the caller's transaction, which has locked these sources (lock_sources);
+    changes its planner settings."""
     run: dict[str, Any] = {"request_id": request_id, "sources": list(pages)}
     cursor = await conn.execute(QUERIES["staged_pages"], run)
     staged = {source: (count, differs) for source, count, differs in await cursor.fetchall()}
