@@ -40,6 +40,8 @@ def _check_bounds(args: Mapping[str, Any]) -> None:
     """Raises what args_mistake would refuse, before the database is asked."""
     values: list[Any] = [dict(args)]
     for _ in range(_MOST_LEVELS + 1):
+        if not values:
+            return
         numbers = [value for value in values if isinstance(value, int | float)]
         if any(number != number for number in numbers):
             raise ValueError("NaN is not a number that JSON has")

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.cadence import Backoff, Every, duration, written
-from cronlease.readers import audience, emails, number, one_of, ping_address, positive, tokens, web_address
+from cronlease.readers import (
+    audience,
+    emails,
+    number,
+    one_of,
+    ping_address,
+    positive,
+    schema_name,
+    tokens,
+    web_address,
+)
 
 PREFIX = "CRONLEASE_"
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
@@ -83,6 +93,7 @@ class Settings(NamedTuple):
     ping_url: str | None = None
     pooler: str = "auto"
     migrate: str = "auto"
+    schema: str = "public"
     log_level: str = "INFO"
 
     @property
@@ -186,6 +197,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "ping_url": ping_address,
     "pooler": one_of("auto", "none", "transaction"),
     "migrate": one_of("auto", "never"),
+    "schema": schema_name,
     "log_level": one_of("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 

@@ -19,8 +19,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronlease.emulator.feeds import FeedServer
 from opening_signals.feeds import KINDS
+from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.conftest import FUNCTIONS, clean_environment
 
 PROJECT = FUNCTIONS.parent / "pyproject.toml"

@@ -24,19 +24,19 @@ from cronlease.emulator.chaos import possible
 from cronlease.emulator.clock import Clock
 from cronlease.emulator.cron import Cron
 from cronlease.emulator.faults import CHAOS, Faults
-from cronlease.emulator.feeds import FEEDS, FeedServer
 from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.jobs import TimedJob
 from cronlease.emulator.log import last_line
 from cronlease.emulator.retry import Retry
-from cronlease.emulator.samples import samples
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
-from cronlease.emulator.shapes import is_first_page
 from cronlease.emulator.show import Screen, hit_line
 from cronlease.emulator.verdict import Verdict
 from cronlease.process.emulated import CAPPED, Times
 from cronlease.settings import load as load_settings
 from opening_signals.check import check
+from opening_signals.samples.boards import samples
+from opening_signals.samples.feeds import FEEDS, FeedServer
+from opening_signals.samples.shapes import is_first_page
 from opening_signals.settings import AT_ONCE
 from opening_signals.sources_file import load
 from tests.acceptance.conftest import client

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from cronlease.db.pool import Pool
+from cronlease.db.connection import Pool
 
 
 class Connection:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from cronlease.db.ask import PooledConnection
 from cronlease.db.connection import Database
-from cronlease.db.swift import PooledConnection
 from cronlease.embedded.server import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
 from cronlease.errors import Unreachable
 

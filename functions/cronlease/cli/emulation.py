@@ -14,11 +14,13 @@ from cronlease.cli.progress import bar
 from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
 from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.emulator import jobs as timed_jobs
+from cronlease.emulator.brought import Brought, brought_for
 from cronlease.emulator.cron import Cron
 from cronlease.emulator.emulate import emulate
 from cronlease.emulator.environment import Target
 from cronlease.emulator.external_database import Refused
 from cronlease.emulator.faults import CHAOS, Faults
+from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.jobs import Plan
 from cronlease.emulator.once import once
 from cronlease.emulator.retry import Retry
@@ -30,8 +32,6 @@ from cronlease.observe.redact import redact
 from cronlease.process.emulated import CAPPED, EMULATED, Times
 from cronlease.settings import load
 
-_SHIPPED = "refresh_opening_signals"
-
 
 def run(given: dict[str, Any]) -> int:
     """Answers the exit status. Raises one sentence where it cannot start or go on."""
@@ -41,7 +41,7 @@ def run(given: dict[str, Any]) -> int:
         source.announce()
     if sys.stderr.isatty():
         # Not a bar: what is started now is forked, and a bar has a thread.
-        _warn(f"starting the database{', the feeds' if options.target.reads_feeds else ''} and the function ...")
+        _warn(f"starting the database{', the feeds' if options.target.brought else ''} and the function ...")
     try:
         if given["once"]:
             return once(options, click.echo, bar("waiting for the answer"), _warn)
@@ -70,7 +70,8 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
         # With a single worker nobody could take over from a run that is stopped.
         workers=2 if faults.hurt_processes else 1,
         oidc=given["oidc"],
-        reads_feeds=_SHIPPED in scope.functions,
+        actions=tuple(sorted({*scope.functions, *scope.actions})),
+        brought=_brought(scope),
     )
     return Options(
         target,
@@ -81,6 +82,13 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
         all_that_can_be=given["chaos"],
         seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
     )
+
+
+def _brought(scope: Scope) -> tuple[Brought, ...]:
+    try:
+        return brought_for(scope.functions)
+    except EmulatorError as error:
+        raise click.ClickException(one_line(redact(str(error)))) from error
 
 
 def _warn(sentence: str) -> None:

@@ -1,65 +1,109 @@
-"""The database as one process sees it: its pool of connections, and who may have how many of them.
+"""The database as one process sees it: its pool of connections, who may have how many of them, and how long an answer
+is waited for.
 
-Only db/ knows psycopg, apart from the modules that tests/unit/test_house.py lists.
+Not psycopg_pool, for two reasons: its background workers stand still while a serverless CPU is frozen between
+requests, and it answers "timeout" where a person needs to read "wrong password".
 """
 
 import asyncio
-import logging
-import os
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.pq import TransactionStatus
 
-from cronlease.db.ask import ask, send
-from cronlease.db.conninfo import connect_sync, conninfo_of, restyling
-from cronlease.db.pool import Pool
+from cronlease.db.ask import PooledConnection, ask, send
+from cronlease.db.conninfo import connect_sync
 from cronlease.db.queries import Query
 from cronlease.db.sqlstate import sentence
-from cronlease.db.swift import PooledConnection
 from cronlease.errors import ConnectionLost, NoneFree, Unreachable
-from cronlease.observe.logs import log
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 POOL_SIZE = 8
 # Jobs never get the last two connections, requests never the last one: the end of a run always finds one.
 _KEPT_FROM_JOBS = 2
 _KEPT_FOR_ENDS = 1
 _PREPARE_AFTER = 2
-_REPORTED = {
-    b"session_authorization": "session_authorization",
-    # The role itself is not reported.
-    b"is_superuser": "role",
-    b"client_encoding": "client_encoding",
-    b"DateStyle": "datestyle",
-    b"IntervalStyle": "intervalstyle",
-}
+_LAST_LOOK_SECONDS = 0.1
 
 
-def is_idle(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
-    """Whether the connection is open and in no transaction."""
-    return conn.info.transaction_status == TransactionStatus.IDLE
+async def within(timeout: timedelta, work: Coroutine[Any, Any, T]) -> T:
+    """The result, or TimeoutError on time: cancelling a query on a dead network can itself take long, so that
+    is not waited for."""
+    task = asyncio.ensure_future(work)
+    done: set[asyncio.Task[T]] = set()
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout.total_seconds())
+        if not done:
+            # A process that was paused finds the answer and the end of its time there at once: the answer counts.
+            done, _ = await asyncio.wait({task}, timeout=_LAST_LOOK_SECONDS)
+    finally:
+        if not done:
+            task.cancel()
+            task.add_done_callback(lambda late: late.cancelled() or late.exception())
+    if not done:
+        raise TimeoutError
+    return task.result()
 
 
-def reported_settings(conn: AsyncConnection[Any] | Connection[Any]) -> dict[str, bytes | None]:
-    """What of its session the server has told without being asked: who is connected, and how it reads and writes.
-    Nothing where the connection is closed."""
-    if conn.closed:
-        return {}
-    return {words: conn.pgconn.parameter_status(name) for name, words in _REPORTED.items()}
+class Pool(Generic[C]):
+    """Hands out at most `size` connections; the last one given back is the first one taken."""
 
+    def __init__(
+        self,
+        open_: Callable[[], Awaitable[C]],
+        close: Callable[[C], Awaitable[None]],
+        is_reusable: Callable[[C], bool],
+        size: int,
+    ) -> None:
+        self._open = open_
+        self._close = close
+        self._is_reusable = is_reusable
+        self._idle: list[C] = []
+        self._closed = False
+        self._slots = asyncio.Semaphore(size)
 
-def cut(conn: AsyncConnection[Any] | Connection[Any]) -> None:
-    """Ends the connection under whoever uses it, from any thread: cancels what runs, rolls back what is open."""
-    with suppress(Exception):
-        conn.cancel()
-    with suppress(Exception), socket.socket(fileno=os.dup(conn.fileno())) as wire:
-        wire.shutdown(socket.SHUT_RDWR)
+    async def take(self, *, fresh: bool = False) -> C:
+        """An idle connection or a new one; fresh never answers an idle one."""
+        await self._slots.acquire()
+        if self._idle and not fresh:
+            return self._idle.pop()
+        try:
+            return await self._open()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    async def take_idle(self) -> C | None:
+        """An idle connection without waiting, or None."""
+        if not self._idle or self._slots.locked():
+            return None
+        # Free, so this does not wait and nobody comes in between.
+        await self._slots.acquire()
+        return self._idle.pop()
+
+    async def give(self, connection: C) -> None:
+        self._slots.release()
+        if self._is_reusable(connection) and not self._closed:
+            self._idle.append(connection)
+        else:
+            await self._close(connection)
+
+    async def close(self) -> None:
+        """Closes what is idle, and from then on whatever is given back."""
+        self._closed = True
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Closes what is idle: after a server restart every one of them would fail once."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await self._close(connection)
 
 
 class Database:
@@ -72,12 +116,12 @@ class Database:
         self._lendable = max(1, size - _KEPT_FROM_JOBS)
         self._for_jobs = asyncio.Semaphore(self._lendable)
         self._for_all_but_ends = asyncio.Semaphore(max(1, size - _KEPT_FOR_ENDS))
-        self._pool: Pool[PooledConnection] = Pool(self._open, _close, _is_reusable, size)
+        self._pool: Pool[PooledConnection] = Pool(self._open, PooledConnection.close, _is_reusable, size)
 
     @asynccontextmanager
-    async def connection(self, *, fresh: bool = False) -> AsyncIterator[PooledConnection]:
+    async def connection(self) -> AsyncIterator[PooledConnection]:
         """A connection in autocommit mode until the block ends; one left in a transaction is thrown away."""
-        async with self._for_all_but_ends, self._taken(fresh=fresh) as conn:
+        async with self._for_all_but_ends, self._taken(fresh=False) as conn:
             yield conn
 
     @asynccontextmanager
@@ -88,16 +132,16 @@ class Database:
 
     @asynccontextmanager
     async def fenced(
-        self, opening: str, first: Query[T], seconds: float | None = None
+        self, begin: str, first: Query[T], seconds: float | None = None
     ) -> AsyncIterator[tuple[PooledConnection, T]]:
         """A connection for a job, in a transaction whose first query was `first`, and the answer to it. What is not
         committed when the block ends is rolled back. Raises NoneFree as `lent` does."""
         async with self._lending(seconds), self._for_all_but_ends:
             try:
-                conn, answer = await self._begin(opening, first, fresh=False)
+                conn, answer = await self._begin(begin, first, fresh=False)
             except ConnectionLost:
                 await self._pool.drain()
-                conn, answer = await self._begin(opening, first, fresh=True)
+                conn, answer = await self._begin(begin, first, fresh=True)
             try:
                 yield conn, answer
             finally:
@@ -105,13 +149,8 @@ class Database:
 
     async def ask(self, query: Query[T]) -> T:
         """One round trip, repeated on a new connection when that was lost: our functions may be asked twice."""
-        try:
-            async with self.connection() as conn:
-                return await ask(conn, query)
-        except ConnectionLost:
-            await self._pool.drain()
-            async with self.connection(fresh=True) as conn:
-                return await ask(conn, query)
+        async with self._for_all_but_ends:
+            return await self.ask_at_the_end(query)
 
     async def ask_at_the_end(self, query: Query[T]) -> T:
         """The same for the end of a run, which waits for neither jobs nor requests."""
@@ -164,10 +203,10 @@ class Database:
         finally:
             self._for_jobs.release()
 
-    async def _begin(self, opening: str, first: Query[T], *, fresh: bool) -> tuple[PooledConnection, T]:
+    async def _begin(self, begin: str, first: Query[T], *, fresh: bool) -> tuple[PooledConnection, T]:
         conn = await self._pool.take(fresh=fresh)
         try:
-            await send(conn, opening)
+            await send(conn, begin)
             return conn, await ask(conn, first)
         except BaseException:
             await self._end(conn)
@@ -188,16 +227,11 @@ class Database:
 
     async def _open(self) -> PooledConnection:
         try:
-            conn = await PooledConnection.connect(
-                conninfo_of(self.url), autocommit=True, prepare_threshold=self._prepare_after
-            )
-            conn.add_notice_handler(_log_notice)
+            conn = await PooledConnection.opened(self.url)
             try:
-                if statement := restyling(conn):
-                    await conn.execute(statement)
                 if self._pooler_unknown:
                     await self._detect_pooler(conn)
-                # Another connection may have detected one while this one was being opened.
+                # Now: another connection may have detected one while this one was being opened.
                 conn.prepare_threshold = self._prepare_after
             except BaseException:
                 await conn.close()
@@ -213,20 +247,6 @@ class Database:
         if row is None or row[0] != conn.info.backend_pid:
             self._prepare_after = None
         self._pooler_unknown = False
-
-
-def _log_notice(notice: psycopg.errors.Diagnostic) -> None:
-    """Our functions warn of a frozen run, and of who must end it, and of args that nobody can read, beside their
-    answer."""
-    if notice.sqlstate == "CL005":
-        log(logging.WARNING, f"A run stood still: {notice.message_primary}", action="frozen_run")
-    elif notice.sqlstate == "CL006":
-        text = f"Passed over a schedule: {notice.message_primary}; correct its row in refresh_schedule"
-        log(logging.WARNING, text, action="args_unreadable")
-
-
-async def _close(conn: AsyncConnection[Any]) -> None:
-    await conn.close()
 
 
 def _is_reusable(conn: AsyncConnection[Any]) -> bool:

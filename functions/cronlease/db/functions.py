@@ -6,13 +6,11 @@ The lock itself is in schema/cronlease/functions: every race is closed there, no
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from cronlease.db.queries import Query, array, call, first, interval
 from cronlease.outcome import Counts, Status
-
-T = TypeVar("T")
 
 
 class Claim(NamedTuple):
@@ -143,18 +141,6 @@ def assert_lease(function_name: str, request_id: UUID, fence: int) -> Query[str]
     """Answers the ID of the transaction that has locked the row, for only_in."""
     params = {"p_function_name": function_name, "p_request_id": request_id, "p_fence": fence}
     return call("assert_lease", params, first, "pg_catalog.pg_current_xact_id()::pg_catalog.text")
-
-
-def only_in(transaction: str, query: Query[T]) -> Query[T]:
-    """The same query, which shows its fence only in the transaction of that ID: in any other one the row's lock is
-    gone, and without a fence the lease is not ours."""
-    shown = (
-        "case when pg_catalog.pg_current_xact_id_if_assigned() = %(p_transaction)s::pg_catalog.xid8"
-        " then %(p_fence)s::pg_catalog.int8 end"
-    )
-    assert "%(p_fence)s" in query.text, "the query has a fence to show"
-    text = query.text.replace("%(p_fence)s", f"({shown})")
-    return query._replace(text=text, params={**query.params, "p_transaction": transaction})
 
 
 def any_committed(transactions: Collection[str]) -> Query[bool]:

@@ -6,7 +6,9 @@ sets on it reaches the pool. Every text that psycopg sends passes one of two met
 savepoints, two-phase verbs). The raw `pgconn` is not watched: see Transaction for what happens then.
 """
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from psycopg import AsyncConnection, Connection
 from psycopg._cursor_base import BaseCursor
@@ -24,15 +26,42 @@ else:
     _Base = object
 
 
+_REPORTED = {
+    b"session_authorization": "session_authorization",
+    # The role itself is not reported.
+    b"is_superuser": "role",
+    b"client_encoding": "client_encoding",
+    b"DateStyle": "datestyle",
+    b"IntervalStyle": "intervalstyle",
+}
+
+
+class Left(NamedTuple):
+    """What a job leaves behind in the session of its block."""
+
+    # The connection is open, and the transaction that the block opened is over.
+    outside: bool
+    # The settings that are not as they were, in words.
+    changed: str
+
+
 class Lent(_Base):  # type: ignore[misc]
     """Mixed into psycopg's connections. Where no block is named, the connection is not fenced and may do anything."""
 
     block: str | None = None
     left = False
+    _before: Mapping[str, bytes | None] = MappingProxyType({})
 
-    def leave(self) -> None:
+    def enter(self, block: str) -> None:
+        """From here on the connection is in the fenced block, named as the job wrote it."""
+        self.block = block
+        self._before = self._reported()
+
+    def leave(self) -> Left:
         """From here on the connection is not the job's any more."""
         self.left = True
+        changed = [name for name, value in self._reported().items() if value != self._before.get(name, value)]
+        return Left(self.pgconn.transaction_status == TransactionStatus.IDLE, ", ".join(changed))
 
     def inspect(self, text: bytes) -> None:
         """Raises where the text has a statement that would end or begin a transaction."""
@@ -42,6 +71,13 @@ class Lent(_Base):  # type: ignore[misc]
         statement = transaction_control(text, self.pgconn._encoding, backslashes=backslashes)
         if statement is not None:
             self._refuse(f"`{statement}`")
+
+    def _reported(self) -> dict[str, bytes | None]:
+        """What of its session the server has told without being asked: who is connected, and how it reads and
+        writes. Nothing where the connection is closed."""
+        if self.closed:
+            return {}
+        return {words: self.pgconn.parameter_status(name) for name, words in _REPORTED.items()}
 
     def _start_query(self) -> Any:
         self._check_connection_ok()
@@ -120,7 +156,8 @@ def lend(conn: Any, block: str | None = None) -> Any:
     """A connection for a job over this one of ours, until its `leave`. The block, where it is in a fenced one, is
     named as the job wrote it."""
     lent = (LentAsyncConnection if isinstance(conn, AsyncConnection) else LentConnection)(conn.pgconn)
-    lent.block = block
+    if block is not None:
+        lent.enter(block)
     lent._autocommit = block is None
     # Shared: one talks at a time, and the server knows each prepared statement by one name.
     lent.lock, lent._prepared = conn.lock, conn._prepared

@@ -8,11 +8,14 @@ so an untyped parameter would let somebody else's function be called in the plac
 """
 
 import functools
+import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Generic, LiteralString, NamedTuple, TypeVar, cast
+from typing import Any, Generic, LiteralString, NamedTuple, TypeVar
+
+from cronlease.db.schema import in_schema, schema
 
 T = TypeVar("T")
 
@@ -39,18 +42,33 @@ class Query(NamedTuple, Generic[T]):
     read: Callable[[tuple[Any, ...]], T]
 
 
-def first(row: tuple[Any, ...]) -> Any:
-    """Reads a row of one value."""
-    return row[0]
+# Reads a row of one value.
+first: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
 
 
-def load_queries(path: Path) -> dict[str, LiteralString]:
+class _Queries(Mapping[str, LiteralString]):
+    """Statements by name, about the schema that is configured when one is taken out."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def __getitem__(self, name: str) -> LiteralString:
+        # As literal as the source is: nobody's input is in these files.
+        return in_schema(self._texts[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+def load_queries(path: Path) -> Mapping[str, LiteralString]:
     """The statements of the file by name. What stands before the first section is a comment about all of them."""
     pieces = _SECTION.split(path.read_text("utf-8"))
     names, texts = pieces[1::2], pieces[2::2]
     assert len(names) == len(set(names)), f"{path.name} names a statement twice"
-    # As literal as the source is: nobody's input is in these files.
-    return cast("dict[str, LiteralString]", dict(zip(names, (text.strip() + "\n" for text in texts), strict=True)))
+    return _Queries(dict(zip(names, (text.strip() + "\n" for text in texts), strict=True)))
 
 
 def call(
@@ -58,13 +76,25 @@ def call(
 ) -> Query[T]:
     """The call of an SQL function of ours with just these arguments: the defaults stay in one place, and a short text
     is quicker to send."""
-    return Query(_call_text(function, tuple(params), columns), params, read)
+    return Query(_call_text(schema(), function, tuple(params), columns), params, read)
 
 
 @functools.cache
-def _call_text(function: str, names: tuple[str, ...], columns: str) -> str:
+def _call_text(place: str, function: str, names: tuple[str, ...], columns: str) -> str:
     arguments = ", ".join(f"{name} => %({name})s::{_TYPES[name]}" for name in names)
-    return f"select {columns} from public.{function}({arguments})"  # noqa: S608 (the names are our own)
+    return f"select {columns} from {place}.{function}({arguments})"  # noqa: S608 (the names are our own)
+
+
+def only_in(transaction: str, query: Query[T]) -> Query[T]:
+    """The same query, which shows its fence only in the transaction of that ID: in any other one the row's lock is
+    gone, and without a fence the lease is not ours."""
+    shown = (
+        "case when pg_catalog.pg_current_xact_id_if_assigned() = %(p_transaction)s::pg_catalog.xid8"
+        " then %(p_fence)s::pg_catalog.int8 end"
+    )
+    assert "%(p_fence)s" in query.text, "the query has a fence to show"
+    text = query.text.replace("%(p_fence)s", f"({shown})")
+    return query._replace(text=text, params={**query.params, "p_transaction": transaction})
 
 
 @functools.cache

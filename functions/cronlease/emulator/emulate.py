@@ -73,7 +73,8 @@ class _Emulation:
         self._last_answers()
         if ended is not None and not self._ledger.hits:
             raise ended
-        verdict = judge(self._environment.conninfo, before, self._ledger, self._dice.done, stuck)
+        brought = self._options.target.brought
+        verdict = judge(self._environment.conninfo, before, self._ledger, self._dice.done, stuck, brought)
         self._show_rows()
         self._screen.verdict(verdict)
         if ended is not None:
@@ -122,7 +123,7 @@ class _Emulation:
             self._enter(hit)
 
     def _show_rows(self) -> None:
-        self._screen.rows(self._environment.conninfo, openings=self._options.target.reads_feeds)
+        self._screen.rows(self._environment.conninfo, self._options.target.brought)
 
     def _enter(self, hit: Hit) -> None:
         self._ledger.enter(hit)

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import psycopg
 
 from cronlease.db.queries import load_queries
+from cronlease.emulator.brought import Brought
 from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.scheduler import Hit
 
@@ -160,13 +162,23 @@ class Verdict:
         ]
 
 
-def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], stuck: list[str]) -> Verdict:
-    """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free."""
+def judge(
+    conninfo: str,
+    before: Before,
+    ledger: Ledger,
+    faults: Counter[str],
+    stuck: list[str],
+    brought: Iterable[Brought] = (),
+) -> Verdict:
+    """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free; what
+    jobs bring has rules of its own."""
     params = before.params() | {
         "run_counts": json.dumps(before.run_counts),
         "told": json.dumps(ledger.outcomes),
     }
     broken = _ask(conninfo, "violations", params)
+    for each in brought:
+        broken += _ask_text(conninfo, each.violations(), {"since": before.since})
     violations = [f"{rule}: {what}" for rule, what in broken]
     violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
     unheard = _ask(conninfo, "unheard", params)
@@ -190,9 +202,13 @@ def stale(conninfo: str, before: Before) -> list[str]:
 
 
 def _ask(conninfo: str, statement: str, params: dict[str, Any] | None = None) -> list[Any]:
+    return _ask_text(conninfo, _QUERIES[statement], params)
+
+
+def _ask_text(conninfo: str, text: str, params: dict[str, Any] | None) -> list[Any]:
     try:
         with psycopg.connect(conninfo, connect_timeout=10) as conn:
-            return conn.execute(_QUERIES[statement].encode(), params).fetchall()
+            return conn.execute(text.encode(), params).fetchall()
     except psycopg.Error as error:
         raise EmulatorError(f"the history cannot be read: {' '.join(str(error).split())}") from None
 

@@ -177,33 +177,3 @@ where s.locked_by is not null
       and r.fence = s.fence
       and r.status = 'running'
   )
-union all
-select 'an opening was written by no committed run', format('%%s %%s', o.source, o.external_id)
-from public.opening_signals o
-cross join lateral (values (o.first_seen_at), (o.changed_at)) as written (at)
-where written.at >= %(since)s::timestamptz
-  and exists (select from run r where r.function_name = 'refresh_opening_signals')
-  and not exists (
-    select
-    from run r
-    where r.function_name = 'refresh_opening_signals'
-      and r.committed
-      and written.at between r.started_at and r.finished_at
-  )
-union all
-select
-  'the runs have counted other openings than there are',
-  format('%%s counted as new, %%s there', counted.new, there.new)
-from (
-  select coalesce(sum(r.inserted), 0) as new, count(*) as runs
-  from run r
-  where r.function_name = 'refresh_opening_signals'
-    and r.committed
-) counted
-cross join (
-  select count(*) as new
-  from public.opening_signals o
-  where o.first_seen_at >= %(since)s::timestamptz
-) there
-where counted.new <> there.new
-  and counted.runs > 0

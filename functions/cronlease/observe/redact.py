@@ -87,6 +87,17 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def text_of(error: BaseException) -> str:
+    """What the error says, fit to be stored. One whose text cannot be had, or tries to end the process, still ends
+    its run."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except BaseException:
+        said = "it has no readable text"
+    return storable(f"{name}: {said}" if said else name)
+
+
 def printable(text: str) -> str:
     """The text with a question mark for whatever might move a cursor; line breaks and tabs stay."""
     if text.isprintable():

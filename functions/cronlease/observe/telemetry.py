@@ -1,48 +1,70 @@
 """Spans and counters, through the API of OpenTelemetry. Knows nothing of its SDK or of who exports them.
 
 Nothing of it is imported before somebody else has: whoever sets up a provider has loaded the API, and without a
-provider there is nobody to tell. So a function that does not use it pays for a look at sys.modules.
+provider there is nobody to tell. So a function that does not use it pays for a look at sys.modules. What goes wrong
+here is a warning, never the end of a run; what a job says passes the same redaction as the log.
 """
 
+import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from uuid import UUID
 
 from cronlease.observe import logs
 from cronlease.observe.redact import storable
-from cronlease.observe.spans import NOTHING, SCOPE, TRACE, Recorded, Span, attributes_of, once, quietly, tracing
 from cronlease.outcome import Outcome, SkipReason
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["NOTHING", "Span", "here", "hit", "skipped", "span"]
-
+_TRACE = "opentelemetry.trace"
 _METRICS = "opentelemetry.metrics"
+_SCOPE = "cronlease"
+# What a job says may hold a secret; names and words of ours do not, and are in every hit.
+_Text = Callable[[str], str]
 
 
-def here() -> Any:
-    """The place of the current span, for threads that do not know it; None where nobody has set up tracing."""
-    if tracing() is None:
-        return None
-    from opentelemetry import context
+class _Quietly:
+    """Around whatever is not ours to rely on. No generator: each hit passes here several times."""
 
-    return context.get_current()
+    def __enter__(self) -> None: ...
 
-
-def span(name: str, attributes: Mapping[str, object] | None = None, place: Any = None) -> Span:
-    """A span below the current one, or at that place where there is none, and within its block the current one;
-    NOTHING where nobody has set up tracing."""
-    trace = tracing()
-    if trace is None:
-        return NOTHING
-    lost = place is not None and not trace.get_current_span().get_span_context().is_valid
-    return Recorded(trace, name, attributes or {}, storable, **({"context": place} if lost else {}))
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        message = f"What OpenTelemetry was told got lost, the run is not affected: {kind.__name__}"
+        logs.log(logging.WARNING, message, action="telemetry_failed", cause=error)
+        return True
 
 
-class Claimed(Protocol):
+_quietly = _Quietly()
+
+
+class Span:
+    """A part of a hit: `with` begins and ends it. This one goes nowhere."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None: ...
+
+    def note(self, **attributes: object) -> None:
+        """Adds attributes: numbers and bools as they are, all else as text; those that are None are left out."""
+
+    def fail(self, error: str) -> None:
+        """Marks this part as failed, for an error that is not raised out of the block."""
+
+    def ends(self, outcome: Outcome) -> Outcome:
+        """Of a hit: tells how it ended, and hands the outcome on."""
+        return outcome
+
+
+NOTHING = Span()
+
+
+class _Claimed(Protocol):
     """The answer to a claim, as far as it is told."""
 
     @property
@@ -55,21 +77,50 @@ class Claimed(Protocol):
     def action(self) -> str | None: ...
 
 
+def _tracing() -> "ModuleType | None":
+    """The API of tracing where a provider is set up: the stand-in that the API has before would only cost time."""
+    if (trace := sys.modules.get(_TRACE)) is None:
+        return None
+    with _quietly:
+        if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return trace
+    return None
+
+
+def here() -> Any:
+    """The place of the current span, for threads that do not know it; None where nobody has set up tracing."""
+    if _tracing() is None:
+        return None
+    from opentelemetry import context
+
+    return context.get_current()
+
+
+def span(name: str, attributes: Mapping[str, object] | None = None, place: Any = None) -> Span:
+    """A span below the current one, or at that place where there is none, and within its block the current one;
+    NOTHING where nobody has set up tracing."""
+    trace = _tracing()
+    if trace is None:
+        return NOTHING
+    lost = place is not None and not trace.get_current_span().get_span_context().is_valid
+    return _Recorded(trace, name, attributes or {}, storable, **({"context": place} if lost else {}))
+
+
 def hit(
     function: str,
     request_id: UUID,
     trigger: str | None,
     asked_at: float,
-    claimed: "Claimed | None" = None,
+    claimed: _Claimed | None = None,
     action: str = "",
 ) -> Span:
     """The span of a hit that asked for the lease at asked_at, on the monotonic clock, and has just got this answer:
     made afterwards, so that a look for something due that finds nothing leaves no trace. Its `ends` also counts."""
-    if TRACE not in sys.modules and _METRICS not in sys.modules:
+    if _TRACE not in sys.modules and _METRICS not in sys.modules:
         return NOTHING
     action = (claimed and claimed.action) or action or function
     who = {"function": function, "action": action, "request_id": request_id, "trigger": trigger}
-    return _Hit(tracing(), who, asked_at, claimed)
+    return _Hit(_tracing(), who, asked_at, claimed)
 
 
 def skipped(outcome: Outcome) -> Outcome:
@@ -78,26 +129,95 @@ def skipped(outcome: Outcome) -> Outcome:
         return span.ends(outcome)
 
 
+class _Recorded(Span):
+    def __init__(
+        self, trace: "ModuleType", name: str, attributes: Mapping[str, object], text: _Text, **how: Any
+    ) -> None:
+        self._trace = trace
+        self._name = name
+        self._attributes = attributes
+        self._text = text
+        self._how = how
+        self._span: Any = trace.INVALID_SPAN
+        self._leave: Callable[[], object] = lambda: None
+
+    def __enter__(self) -> Self:
+        with _quietly:
+            from opentelemetry import context
+
+            tracer = _once(self._trace.get_tracer_provider(), _tracer)
+            attributes = _attributes_of(self._attributes, self._text)
+            self._span = tracer.start_span(self._name, attributes=attributes, **self._how)
+            token = context.attach(self._trace.set_span_in_context(self._span, self._how.get("context")))
+            self._leave = lambda: context.detach(token)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        with _quietly:
+            if kind is not None:
+                self._raised(kind.__name__, error)
+        with _quietly:
+            self._leave()
+        with _quietly:
+            self._span.end()
+
+    def note(self, **attributes: object) -> None:
+        with _quietly:
+            self._span.set_attributes(_attributes_of(attributes, self._text))
+
+    def fail(self, error: str) -> None:
+        with _quietly:
+            self._span.set_status(self._trace.StatusCode.ERROR, storable(error))
+
+    def _raised(self, name: str, error: BaseException | None) -> None:
+        """As an event of the name that OpenTelemetry gives exceptions, but without a traceback and its secrets."""
+        message = storable(str(error))
+        self._span.add_event("exception", {"exception.type": name, "exception.message": message})
+        self.fail(f"{name}: {message}" if message else name)
+
+
+def _tracer(provider: Any) -> Any:
+    return provider.get_tracer(_SCOPE)
+
+
+_made: dict[Callable[[Any], Any], tuple[Any, Any]] = {}
+
+
+def _once(provider: Any, make: Callable[[Any], Any]) -> Any:
+    """What is made of the provider, made once: it may be set up later than the first hit comes."""
+    if make not in _made or _made[make][0] is not provider:
+        _made[make] = (provider, make(provider))
+    return _made[make][1]
+
+
+def _attributes_of(given: Mapping[str, object], text: _Text) -> dict[str, Any]:
+    return {
+        f"{_SCOPE}.{name}": value if isinstance(value, bool | int | float) else text(str(value))
+        for name, value in given.items()
+        if value is not None
+    }
+
+
 class _Hit(Span):
     def __init__(
-        self, trace: "ModuleType | None", who: dict[str, Any], asked_at: float, claimed: "Claimed | None"
+        self, trace: "ModuleType | None", who: dict[str, Any], asked_at: float, claimed: _Claimed | None
     ) -> None:
         self._who = who
         self._claimed = claimed
         # What it cost since then is known on a clock that nobody sets; a span wants the time of day.
         self._began = time.time_ns() - round((time.monotonic() - asked_at) * 1e9)
         self._span = NOTHING
-        with quietly:
+        with _quietly:
             if trace is not None:
                 attributes = who if claimed is None else {**who, "fence": claimed.fence}
-                self._span = Recorded(trace, "hit", attributes, str, **_place(trace), start_time=self._began)
+                self._span = _Recorded(trace, "hit", attributes, str, **_place(trace), start_time=self._began)
 
     def __enter__(self) -> Self:
         self._span.__enter__()
-        if self._claimed is not None and isinstance(self._span, Recorded):
+        if self._claimed is not None and isinstance(self._span, _Recorded):
             claimed = self._claimed
             asked = {"acquired": claimed.acquired, "reason": claimed.reason}
-            with Recorded(self._span._trace, "acquire", asked, str, start_time=self._began) as acquire:
+            with _Recorded(self._span._trace, "acquire", asked, str, start_time=self._began) as acquire:
                 if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
                     acquire.fail("the schedule could not be read: the log says why")
         return self
@@ -111,21 +231,21 @@ class _Hit(Span):
         self._span.note(outcome=ended, reason=reason, **outcome.counts._asdict())
         if outcome.failed is not None:
             self._span.fail(outcome.error or "")
-        with quietly:
+        with _quietly:
             if _METRICS in sys.modules:
                 self._count(outcome, {"action": self._who["action"], "outcome": ended, "reason": reason})
         return outcome
 
     def _count(self, outcome: Outcome, how: dict[str, Any]) -> None:
-        hits, durations = once(sys.modules[_METRICS].get_meter_provider(), _instruments)
-        attributes = attributes_of(how, str)
+        hits, durations = _once(sys.modules[_METRICS].get_meter_provider(), _instruments)
+        attributes = _attributes_of(how, str)
         hits.add(1, attributes)
         if outcome.skipped is None:
             durations.record(outcome.duration_ms / 1000, attributes)
 
 
 def _instruments(provider: Any) -> tuple[Any, Any]:
-    meter = provider.get_meter(SCOPE)
+    meter = provider.get_meter(_SCOPE)
     return (
         meter.create_counter("cronlease.hits", unit="{hit}", description="Hits, by how they ended"),
         meter.create_histogram("cronlease.run.duration", unit="s", description="How long real runs took"),

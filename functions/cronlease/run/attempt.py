@@ -1,22 +1,24 @@
-"""One try at a schedule: claims the lease in one round trip, or gives a reason why not.
+"""One try at a schedule: claims the lease in one round trip, or skips with a reason, a hint and one line in the log.
 
-Fails closed: whatever goes wrong here is a skip with a reason and a log line, never a run.
+Fails closed: whatever goes wrong here is a skip, never a run.
 """
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from cronlease.db.connection import Database
+from cronlease import registry
+from cronlease.db.connection import Database, within
 from cronlease.db.conninfo import advised
 from cronlease.db.functions import Claim, ensure_schedule, release_refresh_lock
 from cronlease.db.queries import Query
+from cronlease.db.schema import in_schema
 from cronlease.errors import (
     Ambiguous,
     ConnectionLost,
@@ -28,10 +30,11 @@ from cronlease.errors import (
     Unreachable,
     Unreadable,
 )
-from cronlease.observe.logs import log
-from cronlease.outcome import SkipReason
+from cronlease.observe import telemetry
+from cronlease.observe.logs import log, logger
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.deadline import within
 from cronlease.settings import Limits, Settings
 
 _LOCKED = Claim(False, SkipReason.LOCKED, *[None] * 8)
@@ -40,6 +43,17 @@ _OWNER = "run `cronlease migrate` as the owner of the schema"
 _RELEASE_AFTER_SECONDS = (0.0, 1.0, 4.0)
 _MOST_RELEASES = 100
 _releases: set[asyncio.Task[None]] = set()
+_LEVELS = {
+    SkipReason.NOT_DUE: logging.DEBUG,
+    SkipReason.PAUSED: logging.WARNING,
+    SkipReason.UNKNOWN_ACTION: logging.WARNING,
+}
+_HINTS = {
+    SkipReason.NOT_DUE: 'send {"force": true} to run now',
+    SkipReason.SPAWNED: spawn_guard.HINT,
+    SkipReason.SHUTTING_DOWN: "this instance is ending: the next hit reaches another one",
+    SkipReason.UNKNOWN_ACTION: "the row's action is no function of this deployment: deploy one that has it",
+}
 
 
 class Attempt(NamedTuple):
@@ -97,6 +111,42 @@ async def claim(
     return _UNREADABLE
 
 
+def skip_unasked(function: str, request_id: UUID, reason: SkipReason) -> Outcome:
+    """A skip that needs no look at the schedule: what a run itself has started, or a process that is ending."""
+    return telemetry.skipped(_skipped(function, request_id, Claim(False, reason, *[None] * 8)))
+
+
+def skip(attempt: Attempt, claimed: Claim, action: str) -> Outcome:
+    """The outcome of a hit that was not granted its claim."""
+    who = attempt.function, attempt.request_id
+    with telemetry.hit(*who, attempt.trigger, attempt.asked_at, claimed, action) as span:
+        return span.ends(_skipped(*who, claimed))
+
+
+def _skipped(function: str, request_id: UUID, claimed: Claim) -> Outcome:
+    reason = SkipReason(claimed.reason or SkipReason.SCHEDULE_READ_ERROR)
+    level = _LEVELS.get(reason, logging.INFO)
+    if reason is not SkipReason.SCHEDULE_READ_ERROR and logger.isEnabledFor(level):
+        who = {"locked_by": claimed.locked_by, "locked_until": claimed.locked_until}
+        log(
+            level,
+            f"Skipped {function}: {reason.value}",
+            action="run_skipped",
+            reason=reason.value,
+            function=function,
+            request_id=str(request_id),
+            **(who if reason is SkipReason.LOCKED else {}),
+        )
+    return Outcome(
+        function,
+        request_id,
+        skipped=reason,
+        locked_until=claimed.locked_until,
+        next_run_at=claimed.next_run_at,
+        hint=_HINTS.get(reason),
+    )
+
+
 def log_unreadable(function: str, request_id: UUID, why: str) -> None:
     """The one ERROR line of a hit that could not read its schedule: why, and what to do."""
     log(
@@ -115,12 +165,13 @@ def _advice(error: DatabaseTrouble) -> str:
         case SchemaMissing():
             return f"{error}: {_OWNER}"
         case NotPermitted():
-            made_by = "`cronlease migrate --roles` makes it"
-            return f"{error}: grant this role cronlease_runner ({made_by}), or {_OWNER} where there is none yet"
+            role = f"{in_schema('cronlease_runner')} (`cronlease migrate --roles` makes it)"
+            return f"{error}: grant this role {role}, or {_OWNER} where there is none yet"
         case Unreachable():
             return advised(error)
         case Ambiguous():
-            return f"{error}: drop the function that is not ours, and `revoke create on schema public from public`"
+            revoke = in_schema("revoke create on schema public from public")
+            return f"{error}: drop the function that is not ours, and `{revoke}`"
         case Unreadable():
             return f"{error}; correct the args and the times of its row in refresh_schedule"
         case _:
@@ -142,10 +193,12 @@ async def _ask_or_create(query: Query[Claim], database: Database, settings: Sett
     except SchemaMissing:
         if settings.migrate == "never":
             raise
-        await _create_schema(database)
+        await _create_schema(database, {*rows, *registry.jobs()})
     except UnknownSchedule:
         if not rows:
             raise
+        if settings.migrate != "never":
+            await _create_schema(database, rows, only_what_is_brought=True)
     for row in rows:
         if await database.ask(ensure_schedule(row)) == "locked":
             # Another hit is creating the row and will claim it.
@@ -153,14 +206,19 @@ async def _ask_or_create(query: Query[Claim], database: Database, settings: Sett
     return await database.ask(query)
 
 
-async def _create_schema(database: Database) -> None:
-    from cronlease.db.migration.migrate import MigrationError, create_if_absent
+async def _create_schema(database: Database, actions: Collection[str], *, only_what_is_brought: bool = False) -> None:
+    """What these actions need. A schedule that has no row yet may lack its tables, too."""
+    from cronlease.db.migration.migrate import MigrationError, create_for, create_if_absent
+    from cronlease.db.migration.packages import of_actions
 
     def note(text: str) -> None:
         log(logging.WARNING, f"The schema was applied: {text}", action="schema_applied")
 
     try:
-        await asyncio.to_thread(create_if_absent, database.url, note)
+        if only_what_is_brought:
+            await asyncio.to_thread(create_for, database.url, actions, note)
+        else:
+            await asyncio.to_thread(create_if_absent, database.url, note, of_actions(actions))
     except MigrationError as error:
         raise SchemaMissing(str(error).partition(": run ")[0]) from None
 

@@ -15,13 +15,10 @@ from cronlease.job import Hit, Job
 from cronlease.observe import telemetry
 from cronlease.outcome import Outcome
 from cronlease.process import spawn_guard
-from cronlease.run.attempt import Attempt, claim
-from cronlease.run.blocks import Blocks
+from cronlease.run.attempt import Attempt, claim, skip
 from cronlease.run.finish import Finisher
-from cronlease.run.lease import Lease
 from cronlease.run.record import Record
 from cronlease.run.run import Run
-from cronlease.run.skip import skip
 from cronlease.run.supervise import supervise
 from cronlease.settings import Settings
 
@@ -88,17 +85,15 @@ async def execute(
 
 
 async def _run(attempt: Attempt, job: Job, claimed: Claim, database: Database, settings: Settings) -> Outcome:
-    assert claimed.fence is not None, "a claim that was granted has a fence"
-    lease, blocks = Lease(attempt, claimed.fence), Blocks()
-    record = Record(job, claimed, lease)
-    run = Run(job.name, claimed.args or {}, lease, record, blocks, database)
+    record = Record(attempt, job, claimed, database)
+    run = Run(job.name, claimed.args or {}, record)
     check_ins = None
     if settings.ping_url is not None:
         from cronlease.observe.ping import CheckIns
 
         check_ins = CheckIns(settings.ping_url, run.function, run.request_id, run.http_headers())
-    error = await supervise(job.function, run, lease, blocks, database)
-    outcome = await Finisher(lease, record, blocks, database).finish(error)
+    error = await supervise(job.function, run, record)
+    outcome = await Finisher(record).finish(error)
     if check_ins is not None:
         await check_ins.end(outcome)
     return outcome

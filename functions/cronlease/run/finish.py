@@ -6,7 +6,7 @@ Whether a commit happened is asked, never guessed: finish answers what it record
 import asyncio
 import logging
 
-from cronlease.db.connection import Database
+from cronlease.db.connection import within
 from cronlease.db.functions import Finish, release_refresh_lock
 from cronlease.db.queries import Query
 from cronlease.errors import (
@@ -20,12 +20,8 @@ from cronlease.errors import (
 )
 from cronlease.observe import telemetry
 from cronlease.observe.logs import log
-from cronlease.observe.redact import LONGEST_STORED, storable
+from cronlease.observe.redact import LONGEST_STORED, storable, text_of
 from cronlease.outcome import FailReason, Outcome, Status
-from cronlease.run.blocks import Blocks
-from cronlease.run.deadline import within
-from cronlease.run.lease import Lease
-from cronlease.run.raised import text_of
 from cronlease.run.record import Record
 
 _ACTIONS = {
@@ -45,12 +41,12 @@ _STATUSES = {
 class Finisher:
     """Writes the end of one run, once."""
 
-    def __init__(self, lease: Lease, record: Record, blocks: Blocks, database: Database) -> None:
-        self._attempt = lease.attempt
-        self._lease = lease
+    def __init__(self, record: Record) -> None:
+        self._attempt = record.attempt
+        self._lease = record.lease
         self._record = record
-        self._blocks = blocks
-        self._database = database
+        self._blocks = record.blocks
+        self._database = record.database
 
     async def finish(self, error: BaseException | None) -> Outcome:
         """The outcome of a job that returned (None) or raised."""
@@ -172,16 +168,17 @@ class Finisher:
 
     def _success(self, finish: Finish) -> Outcome:
         record, attempt = self._record, self._attempt
+        duration_ms = attempt.duration_ms
         log(
             logging.INFO,
             f"Ran {attempt.function}: {finish.status.value}",
             action="run_finished",
             status=finish.status.value,
             error=record.left_out,
-            **self._attempt.who,
+            **attempt.who,
             **record.counts._asdict(),
             next_run_at=finish.next_run_at,
-            duration_ms=attempt.duration_ms,
+            duration_ms=duration_ms,
         )
         return Outcome(
             attempt.function,
@@ -190,7 +187,7 @@ class Finisher:
             error=record.left_out,
             counts=record.counts,
             next_run_at=finish.next_run_at,
-            duration_ms=attempt.duration_ms,
+            duration_ms=duration_ms,
             hint=record.hint and storable(record.hint),
         )
 

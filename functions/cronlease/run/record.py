@@ -1,37 +1,103 @@
-"""What one run has to report, and the question that ends it."""
+"""What one run knows of itself: its lease, what its job reports, what its blocks hold and have written, and the
+question that ends it. Decides nothing."""
 
 import random
 from datetime import timedelta
+from typing import Any
 
 from cronlease.cadence import Every
-from cronlease.db.functions import Claim, Finish, finish_refresh_run
+from cronlease.db.ask import cut
+from cronlease.db.connection import Database
+from cronlease.db.functions import Claim, Finish, any_committed, finish_refresh_run
 from cronlease.db.queries import Query
 from cronlease.job import Job
 from cronlease.observe.redact import storable
 from cronlease.outcome import Counts, Status
+from cronlease.run.attempt import Attempt
 from cronlease.run.lease import Lease
+from cronlease.settings import Limits
 
 # The system's own: nothing to seed, nothing two forked workers could share.
 _random = random.SystemRandom()
 
 
-class Record:
-    """Counts, hint and what was left out, as the job reports them; and the run's end, once it is written."""
+class Blocks:
+    """The connections that one run has, and the ends of its fenced transactions."""
 
-    def __init__(self, job: Job, claimed: Claim, lease: Lease) -> None:
+    def __init__(self) -> None:
+        # Connections that the job has right now: whoever holds one must not wait for the next without an end.
+        self.held = 0
+        # The connection of the fenced transaction that is open, and its block as the job wrote it.
+        self.fenced: Any = None
+        self.open: str | None = None
+        # Pieces that run.transaction() has committed.
+        self.pieces = 0
+        # A block, as the job wrote it, was left outside the transaction that it opened.
+        self.broken: str | None = None
+        # A block was not left, as a sentence: its job returned, or its generator was closed.
+        self.abandoned: str | None = None
+        # Why run.commit() did not commit, as the rest of a sentence.
+        self.uncommitted = "it was never entered"
+        # Transactions that were opened and are not known to be committed by us.
+        self.unsettled: set[str] = set()
+        # The answer to a commit of ours was lost.
+        self.unconfirmed = False
+
+    def cut(self) -> None:
+        """Under a job that was given up or has returned: nothing of it is committed, and its row is free for the end
+        of the run."""
+        if self.fenced is not None:
+            cut(self.fenced)
+
+    def patience(self, limits: Limits) -> float | None:
+        """How many seconds the job may wait for a connection: without an end only where it holds none. Short enough
+        for the server not to end a transaction that is idle meanwhile."""
+        if not self.held:
+            return None
+        return min(limits.acquire, limits.idle_in_transaction / 2).total_seconds()
+
+    async def stands(self, database: Database) -> str:
+        """What of a run that lost its lease stands, as the rest of a sentence. May raise as a query does."""
+        committed = await self._any_committed(database)
+        if committed and not self.unconfirmed:
+            return "what the job committed by itself, outside of its blocks, stands"
+        if self.pieces or committed:
+            return (
+                "what it committed in run.transaction() before stands, nothing after that was written in its blocks"
+            )
+        return "nothing was written in its blocks"
+
+    async def own_commits(self, database: Database) -> str:
+        """What of a run that failed stands because its job ended a block's transaction by itself, to be put behind
+        the error; most often nothing. May raise as a query does."""
+        if not self.unconfirmed and await self._any_committed(database):
+            return "; what the job committed by itself stands"
+        return "; the transaction of the block was rolled back" if self.broken else ""
+
+    async def _any_committed(self, database: Database) -> bool:
+        """Whether one of the transactions was committed, though not by us as far as we know."""
+        return bool(self.unsettled) and await database.ask_at_the_end(any_committed(self.unsettled))
+
+
+class Record:
+    """One run: who asked, its lease, blocks and database; counts, hint and what was left out, as the job reports
+    them; and its end, once that is written."""
+
+    def __init__(self, attempt: Attempt, job: Job, claimed: Claim, database: Database) -> None:
+        assert claimed.fence is not None, "a claim that was granted has a fence"
+        self.attempt = attempt
+        self.blocks = Blocks()
+        self.lease = Lease(attempt, claimed.fence)
+        self.database = database
         self.counts = Counts()
         self.hint: str | None = None
         self.left_out: str | None = None
         self.entered_commit = False
         self.end: Finish | None = None
-        self._lease = lease
         self._every = Every.parse(claimed.every) if claimed.every else job.every
         self._backoff = job.backoff
         self._failures = claimed.failures or 0
         self._retention = job.retention
-
-    def ended(self, end: Finish) -> None:
-        self.end = end
 
     def backoff(self, failures: int) -> timedelta:
         return self._backoff.draw(failures, _random)
@@ -49,9 +115,9 @@ class Record:
 
     def _finish(self, status: Status, delay: timedelta, error: str | None) -> Query[Finish]:
         return finish_refresh_run(
-            self._lease.function,
-            self._lease.request_id,
-            self._lease.fence,
+            self.lease.function,
+            self.lease.request_id,
+            self.lease.fence,
             status,
             delay,
             error=error and storable(error),

@@ -5,30 +5,67 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from cronlease.db.connection import Database
+from cronlease.db.guard import lend
 from cronlease.observe import telemetry
 from cronlease.observe.redact import storable
 from cronlease.outcome import Counts
 from cronlease.process import spawn_guard
-from cronlease.run.blocks import Blocks
-from cronlease.run.lease import Lease
-from cronlease.run.lending import Lending
 from cronlease.run.record import Record
 from cronlease.run.transaction import Transaction
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
+    from psycopg import AsyncConnection, Connection
+
 # Whoever shows on a terminal how far a run is; elsewhere nobody does.
 watcher: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("watcher", default=None)
+
+
+class Lending:
+    """The connection of a job that is not fenced: `async with` lends a pooled one, `with`, in a plain job's thread,
+    opens one."""
+
+    def __init__(self, record: Record) -> None:
+        self._database = record.database
+        self._limits = record.lease.limits
+        self._blocks = record.blocks
+        self._open: Any = None
+        self._lent: Any = None
+
+    async def __aenter__(self) -> "AsyncConnection":
+        self._open = self._database.lent(self._blocks.patience(self._limits))
+        lent: AsyncConnection = self._begin(await self._open.__aenter__())
+        return lent
+
+    async def __aexit__(self, *_: object) -> None:
+        self._end()
+        await self._open.__aexit__(None, None, None)
+
+    def __enter__(self) -> "Connection":
+        self._open = self._database.connect()
+        lent: Connection = self._begin(self._open)
+        return lent
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._open.close()
+
+    def _begin(self, conn: Any) -> Any:
+        self._blocks.held += 1
+        self._lent = lend(conn)
+        return self._lent
+
+    def _end(self) -> None:
+        self._blocks.held -= 1
+        self._lent.leave()
 
 
 class Run:
     """One real run, as its job sees it."""
 
-    def __init__(
-        self, action: str, args: dict[str, Any], lease: Lease, record: Record, blocks: Blocks, database: Database
-    ) -> None:
+    def __init__(self, action: str, args: dict[str, Any], record: Record) -> None:
+        lease = record.lease
         self.function = lease.function
         self.action = action
         self.args = args
@@ -37,8 +74,6 @@ class Run:
         self.lease = lease.limits.lease
         self._lease = lease
         self._record = record
-        self._blocks = blocks
-        self._database = database
         self._place = telemetry.here()
 
     def commit(self) -> Transaction:
@@ -47,17 +82,17 @@ class Run:
         if self._record.entered_commit:
             raise RuntimeError("run.commit() is entered at most once: use run.transaction() for earlier pieces")
         self._record.entered_commit = True
-        return Transaction(self._database, self._lease, self._blocks, self._record.success, self._record.ended)
+        return Transaction(self._record, finishes=True)
 
     def transaction(self) -> Transaction:
         """A fenced transaction for a piece of the work; leaving it commits the piece and renews the lease."""
-        return Transaction(self._database, self._lease, self._blocks)
+        return Transaction(self._record)
 
     def connection(self) -> Lending:
         """A connection in autocommit mode, not fenced: for reading and for staging only. `async with` lends a pooled
         one, of which an instance lends six at the same time, blocks included: whoever asks for more waits, though
         not for long inside a block. `with`, in a plain job, opens one."""
-        return Lending(self._database, self._lease.limits, self._blocks)
+        return Lending(self._record)
 
     def check(self) -> None:
         """Raises LeaseLost or TimeIsUp when this run can no longer commit."""

@@ -1,6 +1,9 @@
 """Runs a job under its lease: a heartbeat beside it, an end to it when the lease or the time is gone.
 
-Knows nothing of schedules or answers: it says how the job ended, and somebody else writes that down.
+Knows nothing of schedules or answers: it says how the job ended, and somebody else writes that down. Whatever a job
+raises ends its run and nothing else: asyncio lets SystemExit and KeyboardInterrupt out of any task and out of its
+event loop, and with the loop every other run ends. So a task that is created within a job's context runs in a shell
+that raises an ordinary error instead.
 """
 
 import asyncio
@@ -8,18 +11,17 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
-from cronlease.db.connection import Database
 from cronlease.observe.logs import log
+from cronlease.observe.redact import text_of
 from cronlease.process.shutdown import process
-from cronlease.run.blocks import Blocks
-from cronlease.run.containment import contain_tasks
 from cronlease.run.heartbeat import Heartbeat
 from cronlease.run.lease import Lease
-from cronlease.run.raised import contained, text_of
+from cronlease.run.record import Blocks, Record
 
 _MOST_GRACE_SECONDS = 5.0
 # Where the process is ending: the end of the run has to be written, too, within what lifecycle leaves for it.
@@ -27,11 +29,12 @@ _LAST_GRACE_SECONDS = 1.0
 # On a dead network a cancellation can take long.
 _CUT_SECONDS = 0.5
 
+_of_a_job: ContextVar[bool] = ContextVar("of_a_job", default=False)
 
-async def supervise(
-    job: Callable[[Any], Any], run: Any, lease: Lease, blocks: Blocks, database: Database
-) -> BaseException | None:
+
+async def supervise(job: Callable[[Any], Any], run: Any, record: Record) -> BaseException | None:
     """The job's error, or None when it returned. A job that was cancelled here ends with CancelledError."""
+    lease, blocks = record.lease, record.blocks
     loop = asyncio.get_running_loop()
     nudged = asyncio.Event()
 
@@ -45,11 +48,11 @@ async def supervise(
 
     # An ordinary decorator around an async function gives a plain one: what counts is what it is made of.
     is_async = inspect.iscoroutinefunction(inspect.unwrap(job))
-    heartbeat = Heartbeat(lease, database, nudge)
+    heartbeat = Heartbeat(lease, record.database, nudge)
     try:
         # Before the job: one that nobody supervises must not run.
         heartbeat.start()
-        task = asyncio.ensure_future(_contained(job, run)) if is_async else _in_thread(job, run)
+        task = asyncio.ensure_future(_on_the_loop(job, run)) if is_async else _in_thread(job, run)
     except RuntimeError as error:
         heartbeat.stop()
         return RuntimeError(f"the job was not started: {error}")
@@ -112,13 +115,13 @@ async def _cut(run: Any, lease: Lease, blocks: Blocks) -> None:
         await asyncio.wait({_in_thread(lambda _: blocks.cut(), run)}, timeout=_CUT_SECONDS)
 
 
-async def _contained(job: Callable[[Any], Any], run: Any) -> None:
+async def _on_the_loop(job: Callable[[Any], Any], run: Any) -> None:
     """The job on the event loop, which sys.exit() and its like would end, and every other run with it."""
-    contain_tasks()
+    _contain_tasks()
     try:
         await job(run)
     except (SystemExit, KeyboardInterrupt) as raised:
-        raise contained(raised) from raised
+        raise _contained(raised) from raised
 
 
 def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
@@ -146,7 +149,7 @@ def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
                     "the job returned something to await instead of doing its work: declare it with async def"
                 )
         except BaseException as raised:
-            error = contained(raised)
+            error = _contained(raised)
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, error)
 
@@ -157,3 +160,72 @@ def _in_thread(job: Callable[[Any], Any], run: Any) -> asyncio.Future[None]:
 def _say_late(task: asyncio.Future[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log(logging.WARNING, f"A job ended after its run was over: {text_of(error)}", action="job_ended_late")
+
+
+def _contained(error: BaseException) -> BaseException:
+    """The error, or in its place one that the event loop does not end the process for."""
+    if isinstance(error, SystemExit):
+        said = "the job called sys.exit(): it shares its process with others, so let it return or raise"
+    elif isinstance(error, KeyboardInterrupt | StopIteration):
+        said = f"the job raised {type(error).__name__}"
+    else:
+        return error
+    instead = RuntimeError(said)
+    instead.__cause__ = error
+    return instead
+
+
+def _contain_tasks() -> None:
+    """From here on the tasks that are created in this context, and in those copied from it, are contained."""
+    loop = asyncio.get_running_loop()
+    factory = loop.get_task_factory()
+    # Seen by each job: somebody else may have set a factory of their own since.
+    if not isinstance(factory, _TaskFactory):
+        loop.set_task_factory(_TaskFactory(factory))
+    _of_a_job.set(True)
+
+
+class _TaskFactory:
+    """Makes tasks as the factory before it did."""
+
+    def __init__(self, before: Callable[..., Any] | None) -> None:
+        self._before = before
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        context = options.get("context")
+        if _of_a_job.get() if context is None else context.get(_of_a_job, False):
+            coro = _Contained(coro)
+        if self._before is None:
+            return asyncio.Task(coro, loop=loop, **options)
+        return self._before(loop, coro, **options)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine in all but what it raises. One that awaits it would do, too, but where a task is cancelled before
+    its first step Python would warn of a coroutine that was never awaited."""
+
+    def __init__(self, coro: Any) -> None:
+        self._coro = coro
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._coro.send(value)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            raise _contained(raised) from raised
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._coro.throw(*error)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            raise _contained(raised) from raised
+
+    def close(self) -> None:
+        self._coro.close()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        result: Any = yield from self._coro.__await__()
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        """Its name, its frame and what it awaits, for whoever shows the tasks of a loop."""
+        return getattr(self._coro, name)

@@ -5,21 +5,19 @@ The same steps serve `async with` on the event loop and `with` in a plain job's 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from cronlease.db.ask import ask, ask_sync, send, send_sync
-from cronlease.db.connection import Database, is_idle, reported_settings
-from cronlease.db.functions import Finish, assert_lease, only_in, renew_refresh_lock
-from cronlease.db.guard import lend
-from cronlease.db.queries import Query
+from cronlease.db.functions import assert_lease, renew_refresh_lock
+from cronlease.db.guard import Left, lend
+from cronlease.db.queries import Query, only_in
 from cronlease.errors import CommitUnknown, ConnectionLost, LeaseLost, LeftOutside, NotPermitted, Unreadable
 from cronlease.observe import telemetry
-from cronlease.run.blocks import Blocks
-from cronlease.run.lease import Lease
-from cronlease.run.raised import text_of
+from cronlease.observe.redact import text_of
+from cronlease.run.record import Record
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -32,32 +30,24 @@ class Transaction:
     itself, on the raw `pgconn` for instance, fails here.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        lease: Lease,
-        blocks: Blocks,
-        finish: Callable[[], Query[Finish]] | None = None,
-        on_finished: Callable[[Finish], None] | None = None,
-    ) -> None:
-        self._database = database
-        self._lease = lease
-        self._blocks = blocks
-        self._finish = finish
-        self._on_finished = on_finished
-        self._name = "run.transaction()" if finish is None else "run.commit()"
+    def __init__(self, record: Record, *, finishes: bool = False) -> None:
+        self._record = record
+        self._database = record.database
+        self._lease = record.lease
+        self._blocks = record.blocks
+        self._finishes = finishes
+        self._name = "run.commit()" if finishes else "run.transaction()"
         self._fenced: Any = None
         self._conn: Any = None
         self._lent: Any = None
         self._id = ""
-        self._settings: dict[str, bytes | None] = {}
-        self._changed = ""
+        self._left = Left(outside=False, changed="")
         self._asked_at = 0.0
 
     async def __aenter__(self) -> "AsyncConnection":
         with self._explained("it could not be entered"):
             patience = self._blocks.patience(self._lease.limits)
-            self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
+            self._fenced = self._database.fenced(self._begin_text(), self._fence(), patience)
             lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
         return lent
 
@@ -83,7 +73,7 @@ class Transaction:
         with self._explained("it could not be entered"):
             conn = self._database.connect()
             try:
-                send_sync(conn, self._opening())
+                send_sync(conn, self._begin_text())
                 lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
                 return lent
             except BaseException:
@@ -108,7 +98,7 @@ class Transaction:
             self._blocks.fenced = self._blocks.open = None
             self._conn.close()
 
-    def _opening(self) -> str:
+    def _begin_text(self) -> str:
         """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
         self._lease.check()
         if self._lease.in_a_block:
@@ -118,20 +108,22 @@ class Transaction:
         limits = self._lease.limits
         seconds = limits.lease.total_seconds()
         left = timedelta(seconds=max(0.001, self._lease.run_until - time.monotonic()))
+        times = limits.lock_wait, limits.idle_in_transaction, left, limits.lease
+        lock, idle, statement, vanished = (max(1, length // timedelta(milliseconds=1)) for length in times)
         return (
             "begin isolation level read committed;"
-            f" set local lock_timeout = {_milliseconds(limits.lock_wait)};"
-            f" set local idle_in_transaction_session_timeout = {_milliseconds(limits.idle_in_transaction)};"
-            f" set local statement_timeout = {_milliseconds(left)};"
+            f" set local lock_timeout = {lock};"
+            f" set local idle_in_transaction_session_timeout = {idle};"
+            f" set local statement_timeout = {statement};"
             # No limit above ends the wait for a client that has vanished. A live one has a lease's time to read on.
-            f" set local tcp_user_timeout = {_milliseconds(limits.lease)};"
+            f" set local tcp_user_timeout = {vanished};"
             f" set local tcp_keepalives_idle = {max(1, min(10, int(seconds / 4)))};"
             f" set local tcp_keepalives_interval = {max(1, min(5, int(seconds / 8)))};"
             " set local tcp_keepalives_count = 3"
         )
 
     def _entered(self, conn: Any, transaction: str) -> Any:
-        self._conn, self._id, self._settings = conn, transaction, reported_settings(conn)
+        self._conn, self._id = conn, transaction
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
         self._blocks.fenced, self._blocks.open = conn, self._name
@@ -141,16 +133,14 @@ class Transaction:
 
     def _leave(self, error: BaseException | None) -> None:
         self._blocks.held -= 1
-        # Before the last question: an error in it takes the changes back.
-        settings = reported_settings(self._conn)
-        self._changed = ", ".join(name for name, value in settings.items() if value != self._settings[name])
-        if is_idle(self._conn):
+        # Before the last question: an error in it takes the changes of the session back.
+        self._left = self._lent.leave()
+        if self._left.outside:
             self._blocks.broken = self._name
         if isinstance(error, GeneratorExit):
             self._blocks.abandoned = f"the generator that held {self._name} was closed while the block was open"
         if error is not None:
             self._explain("its block raised", error)
-        self._lent.leave()
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -162,7 +152,7 @@ class Transaction:
             raise
 
     def _explain(self, what: str, error: BaseException) -> None:
-        if self._finish is not None:
+        if self._finishes:
             self._blocks.uncommitted = f"{what}, {text_of(error)}"
 
     def _fence(self) -> Query[str]:
@@ -171,12 +161,12 @@ class Transaction:
     def _last_word(self) -> Query[Any]:
         if self._lease.given_up:
             raise LeaseLost("the run was given up, and its end is written: this comes too late")
-        if is_idle(self._conn):
+        if self._left.outside:
             raise self._left_outside()
         self._lease.commit()
         self._asked_at = time.monotonic()
-        if self._finish is not None:
-            return only_in(self._id, self._finish())
+        if self._finishes:
+            return only_in(self._id, self._record.success())
         # The row is ours until the commit; from then on a fresh lease is.
         lease = self._lease
         renewal = renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
@@ -192,8 +182,8 @@ class Transaction:
         except (NotPermitted, Unreadable) as trouble:
             # The same session was permitted to ask, and could be read, until the job had it.
             what = f"if the job changed its role in {self._name}, reset it"
-            if self._changed:
-                what = f"the job changed {self._changed} of its session in {self._name}: reset it"
+            if self._left.changed:
+                what = f"the job changed {self._left.changed} of its session in {self._name}: reset it"
             text = f"{trouble}; {what} before the block is left"
             raise type(trouble)(text) from trouble
 
@@ -207,7 +197,7 @@ class Transaction:
 
     def _held(self, answer: Any) -> Any:
         """The answer of a finish or of a renewal that was granted."""
-        if self._finish is None and answer != "renewed":
+        if not self._finishes and answer != "renewed":
             raise self._left_outside()
         return answer
 
@@ -219,17 +209,13 @@ class Transaction:
         )
 
     def _span(self) -> telemetry.Span:
-        return telemetry.span("finish" if self._finish is not None else "commit")
+        return telemetry.span("finish" if self._finishes else "commit")
 
     def _committed(self, answer: Any) -> None:
         self._blocks.unsettled.discard(self._id)
-        if self._on_finished is None:
+        if self._finishes:
+            self._lease.finish()
+            self._record.end = answer
+        else:
             self._blocks.pieces += 1
             self._lease.renewed(self._asked_at)
-        else:
-            self._lease.finish()
-            self._on_finished(answer)
-
-
-def _milliseconds(length: timedelta) -> int:
-    return max(1, int(length.total_seconds() * 1000))

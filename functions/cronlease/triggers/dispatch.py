@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from cronlease.db.connection import Database
+from cronlease.db.connection import Database, within
 from cronlease.db.functions import Due, claim_due_refresh, due_refreshes, ensure_schedule, prune_refresh_history
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
@@ -20,7 +20,6 @@ from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.attempt import Attempt
-from cronlease.run.deadline import within
 from cronlease.run.execution import Executed, execute
 from cronlease.settings import Settings
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cronlease import registry
-from cronlease.db.connection import Database
+from cronlease.db.connection import Database, within
 from cronlease.db.functions import read_refresh_status
 from cronlease.errors import DatabaseTrouble, Unreachable
 from cronlease.job import Job
@@ -22,10 +22,8 @@ from cronlease.observe import logs, telemetry
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.attempt import log_unreadable
-from cronlease.run.deadline import within
+from cronlease.run.attempt import log_unreadable, skip_unasked
 from cronlease.run.execution import run_once
-from cronlease.run.skip import skip_unasked
 from cronlease.settings import Settings
 from cronlease.triggers import serving
 from cronlease.triggers.auth import check_hit, check_status, guard, is_checked

@@ -12,6 +12,7 @@ from cronlease.cli.source import Source, load_jobs_or_warn
 from cronlease.cli.table import one_line
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import create_if_absent
+from cronlease.db.migration.packages import of_actions
 from cronlease.db.schedule import When, schedule_action
 from cronlease.errors import AlreadyThere, SchemaMissing
 
@@ -50,7 +51,7 @@ def create_command(
         except SchemaMissing:
             if not may_migrate:
                 raise
-            create_if_absent(url)
+            create_if_absent(url, packages=of_actions([action]))
             created = _create(url, name, action, when)
     document = {"function": name, "next_run_at": created.schedule.next_run_at}
     output.answer(

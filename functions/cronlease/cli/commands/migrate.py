@@ -11,8 +11,11 @@ from cronlease.cli.drift import REPAIR, Drift, drift
 from cronlease.cli.progress import bar
 from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
+from cronlease.cli.source import Source, declared_packages
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate, rehearse, state
+from cronlease.db.migration.schema_files import Packages, wanted
+from cronlease.db.schema import in_schema
 from cronlease.errors import SchemaMissing
 
 if TYPE_CHECKING:
@@ -24,34 +27,42 @@ _NEXT = f"Then `grant {RUNNER} to LOGIN` for who runs functions, `grant {READER}
 
 
 @click.command("migrate")
+@options.source
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; write nothing.")
 @click.option("--check", is_flag=True, help="Say what is behind; exit status 1 when something is. Write nothing.")
 @click.option("--roles", is_flag=True, help="Also the roles cronlease_runner and cronlease_reader.")
 @options.as_json
 @click.pass_obj
-def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool, as_json: bool) -> None:
+def migrate_command(
+    toolbox: "Toolbox", source: Source, dry_run: bool, check: bool, roles: bool, as_json: bool
+) -> None:
     """Bring the database up to schema/.
 
-    As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing.
+    As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing. It makes our
+    own tables and those that the functions of main.py need; what is there already is kept up wherever it is run.
     """
     if dry_run and check:
         raise click.UsageError("--dry-run and --check exclude each other")
+    packages = declared_packages(source)
     if dry_run or check:
         with toolbox.connection() as conn:
-            there, behind, lacking = state(conn), drift(conn), missing_grants(conn) if roles else None
+            there, behind = state(conn, packages), drift(conn, packages)
+            lacking = missing_grants(conn) if roles else None
+            packages = wanted(conn, packages)
         if dry_run and behind.refused:
             raise MigrationError(behind.refused[0])
         if there in ("adoptable", "partial") and not behind.refused:
             # Only a trial shows whether a trigger or a view of somebody else is in the way.
             with toolbox.database_url() as url:
-                rehearse(url)
-        _print_script(behind, lacking, as_json) if dry_run else _print_check(behind, lacking, as_json)
+                rehearse(url, packages)
+        _print_script(behind, lacking, packages, as_json) if dry_run else _print_check(behind, lacking, as_json)
         return
     with toolbox.database_url() as url:
         before, notes = _roles(url) if roles else {}, list[str]()
         with bar("migrating") as progress:
             try:
-                applied = migrate(url, partial(progress.tell, "migrating"), roles=roles, note=notes.append)
+                tell = partial(progress.tell, "migrating")
+                applied = migrate(url, tell, packages=packages, roles=roles, note=notes.append)
             except MigrationError as error:
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error
@@ -69,7 +80,7 @@ def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool,
     for role, what in made.items():
         click.echo(f"{what} role {role}")
     if roles:
-        click.echo(_NEXT)
+        click.echo(in_schema(_NEXT))
     click.echo(_UP_TO_DATE)
 
 
@@ -78,9 +89,11 @@ def _roles(url: str) -> dict[str, list[str] | None]:
         return missing_grants(conn)
 
 
-def _print_script(behind: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
+def _print_script(
+    behind: Drift, lacking: dict[str, list[str] | None] | None, packages: Packages, as_json: bool
+) -> None:
     # All of that file, since migrate would send it all.
-    script = behind.script(*([f"-- roles\n{roles_script()}"] if lacking is not None else []))
+    script = behind.script(*([f"-- roles\n{roles_script(packages)}"] if lacking is not None else []))
     if as_json:
         output.as_json({**_document(behind, lacking), "sql": script})
     elif script:

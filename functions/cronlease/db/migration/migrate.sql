@@ -15,7 +15,11 @@ from (
   select
     to_regclass('public.cronlease_migrations') is not null as ledger,
     to_regclass('public.refresh_runs') is not null as runs,
-    coalesce(to_regclass('public.refresh_schedule'), to_regclass('public.opening_signals')) is not null as older,
+    exists (
+      select
+      from unnest(%(adopted)s::text[]) as name
+      where to_regclass('public.' || name) is not null
+    ) as older,
     exists (
       select
       from pg_catalog.pg_proc
@@ -29,6 +33,9 @@ from (
         and conname = 'fence_not_negative'
     ) as grown
 ) found
+
+-- name: has_schema
+select to_regnamespace('public') is not null
 
 -- name: has_roles
 -- Whether roles.sql was applied to this database. The roles alone do not say so: all databases of a server share them.
@@ -47,7 +54,7 @@ select exists (
 -- What a person should know of the database: its encoding, and whether everybody may create in the schema.
 select jsonb_build_object(
   'encoding', current_setting('server_encoding'),
-  'open', has_schema_privilege('public', 'public', 'create')
+  'open', has_schema_privilege(lower('PUBLIC'), 'public', 'create')
 )
 
 -- name: of_others
@@ -79,7 +86,8 @@ from (
 where not pg_has_role(current_user, o.owner, 'usage')
 
 -- name: elsewhere
--- Schemas of the search path, other than public, that have a table of the older generation.
+-- Schemas of the search path, other than ours, that have a table of the older generation. Where a ledger is beside it, it
+-- is another deployment's.
 select coalesce(jsonb_agg(distinct n.nspname), '[]')
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -87,3 +95,9 @@ where c.relname = 'refresh_schedule'
   and c.relkind in ('r', 'p', 'v')
   and n.nspname = any (current_schemas(false))
   and n.nspname <> 'public'
+  and not exists (
+    select
+    from pg_catalog.pg_class l
+    where l.relnamespace = n.oid
+      and l.relname = 'cronlease_migrations'
+  )
