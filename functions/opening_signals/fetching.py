@@ -117,8 +117,7 @@ class _Readings:
         take = partial(fetching.stage, self.staged)
         result = await self._collect(take, self._state.validators)
         if not result.error:
-            # Twice as long as the first took: the others need the host, too.
-            has_time = clock() + 2 * result.seconds < self._until
+            has_time = clock() + result.seconds < self._until
             result = await settle(result, self, closes=self._closes, has_time=has_time)
         if result.asked:
             await fetching.note(suspects.end_fetch, self._source)

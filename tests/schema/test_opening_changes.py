@@ -3,17 +3,20 @@
 import asyncio
 from datetime import timedelta
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from cronlease.db.migration.migrate import migrate
 from opening_signals.feeds.model import Opening
 from opening_signals.store.changes import prune_changes
 from opening_signals.store.upsert import Merged
 from tests.schema.openings import load, one, opening
 
+DUMP = Path(__file__).with_name("version_0_1.sql").read_text("utf-8")
 CHANGES = "select coalesce(array_agg(array[field, old_value, new_value] order by field), '{}') from opening_changes"
 
 
@@ -81,6 +84,26 @@ def test_a_row_of_an_earlier_version_is_filled_in_silently_unless_it_says_someth
     )
     assert one(conn, rows) == ["(1,t,Kitchen,Acme)", "(2,f,Kitchen,Acme)"]
     assert load(dsn, "acme", mine) == Merged(fetched=2, inserted=0, updated=0)
+
+
+def test_the_first_run_after_an_upgrade_from_version_0_1_changes_nothing(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute(DUMP)
+    migrate(empty_dsn)
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        columns = (
+            "select array_agg((external_id, title, url, first_seen_at, changed_at)::text order by 1) from openings"
+        )
+        before = one(conn, columns)
+        openings = [
+            Opening.of({"a": 2}, external_id="1", title="Engineer", url="https://example.com/1", department="Works"),
+            Opening.of({}, external_id="2", title="Cook", organization="Acme", remote=True),
+        ]
+        for _ in range(2):
+            assert load(empty_dsn, "acme", openings) == Merged(fetched=2, inserted=0, updated=0)
+        assert one(conn, columns) == before
+        assert one(conn, "select array_agg(department order by external_id) from openings") == ["Works", None]
+        assert one(conn, CHANGES) == []
 
 
 def test_changes_are_kept_for_as_long_as_they_are_meant_to_be(dsn: str, conn: psycopg.Connection[Any]) -> None:
