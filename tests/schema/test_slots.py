@@ -244,6 +244,16 @@ def test_a_delivery_that_had_its_success_is_a_duplicate_where_the_trigger_owns_t
     assert acquire(conn, uuid4(), cadence="10m..15m", delivery=hit["delivery"]).acquired, "only for such a trigger"
 
 
+def test_a_delivery_that_had_its_success_is_a_duplicate_and_takes_no_lock(conn: psycopg.Connection) -> None:
+    schedule(conn)
+    hit: dict[str, Any] = {"cadence": "hit", "delivery": "nightly"}
+    ended(conn, "success", claim=hit, planned_from="hit")
+    with conn.transaction():
+        assert acquire(conn, uuid4(), **hit).reason == "duplicate"
+        text = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+        assert one(conn, text) == 0
+
+
 def test_a_delivery_from_the_future_is_a_manual_run_and_uses_up_nothing(conn: psycopg.Connection) -> None:
     schedule(conn)
     hit: dict[str, Any] = {"cadence": "hit", "delivery": "nightly"}

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,13 +16,16 @@ LIMIT = timedelta(seconds=10)
 
 
 class Asked:
-    """How often the database was; what it answers, or raises, is `answer`."""
+    """A database that counts how often it is asked; what it answers, or raises, is `answer`."""
 
     def __init__(self) -> None:
         self.times = 0
         self.answer: dict[str, list[str]] | Exception = WELL
 
-    async def __call__(self) -> dict[str, list[str]]:
+    def get(self) -> "Asked":
+        return self
+
+    async def ask(self, _: Any) -> dict[str, list[str]]:
         self.times += 1
         await asyncio.sleep(0)
         if isinstance(self.answer, Exception):
@@ -35,7 +39,7 @@ def test_it_asks_once_in_ten_seconds_for_all_who_wait(monkeypatch: pytest.Monkey
     asked = Asked()
 
     async def many() -> None:
-        check = HealthCheck(asked, LIMIT)
+        check = HealthCheck(cast("Any", asked), LIMIT)
         found = await asyncio.gather(*(check.read() for _ in range(50)))
         assert {each.http_status for each in found} == {200}
         asked.answer = {**WELL, "late": ["tick"]}
@@ -53,7 +57,7 @@ def test_that_it_could_not_be_read_is_remembered_too(trouble: Exception) -> None
     asked.answer = trouble
 
     async def twice() -> None:
-        check = HealthCheck(asked, LIMIT)
+        check = HealthCheck(cast("Any", asked), LIMIT)
         for _ in range(2):
             found = await check.read()
             assert found.as_json(with_names=True) == {"healthy": False, "reason": "schedule_read_error"}

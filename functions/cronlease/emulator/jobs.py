@@ -42,6 +42,9 @@ class Plan(NamedTuple):
     jobs: list[TimedJob]
     environment: dict[str, str]
     speed: float = 1.0
+    # When the scheduler's time begins, if not now, and how long it is asleep after the first slots.
+    first: datetime | None = None
+    asleep: timedelta | None = None
 
 
 def demo(target: str, every: timedelta, attempt_deadline: float, retry: Retry, *, chaos: bool) -> Plan:
@@ -57,7 +60,7 @@ def scheduled(target: str, cron: Cron, attempt_deadline: float, retry: Retry, sp
 
 
 def from_file(path: Path, target: str, speed: float) -> Plan:
-    """The jobs that hit this function, as deploy/jobs.json writes them. Raises ValueError, one sentence."""
+    """The jobs that hit this function, as a jobs.json writes them. Raises ValueError, one sentence."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict):

@@ -107,8 +107,10 @@ def printable(text: str) -> str:
 
 def _configured() -> list[str]:
     env = os.environ.get
-    webhooks = env("CRONLEASE_PING_URL", "") + "," + env("CRONLEASE_ALERT_URL", "")
-    configured = _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", ""), webhooks)
+    # The second one is what Vercel's cron sends.
+    tokens = f"{env('CRONLEASE_TOKEN', '')} {env('CRON_SECRET', '')}"
+    webhooks = f"{env('CRONLEASE_PING_URL', '')} {env('CRONLEASE_ALERT_URL', '')}"
+    configured = _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), tokens, webhooks)
     return [*configured, *_hidden]
 
 

@@ -1,7 +1,7 @@
 """The times of a function in an emulated process: shorter than its decorator says, or a demonstration would see a
 single run. The emulator marks the process by EMULATED in its environment, and the decorators ask here."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from cronlease.cadence import Cadence, Every, written
@@ -11,6 +11,8 @@ EMULATED = "CRONLEASE_EMULATED"
 # The value of EMULATED where the environment's times are upper limits; else it is a factor: how much faster time is.
 CAPPED = "capped"
 _SHORTEST_LEASE = timedelta(seconds=1)
+_SHORTEST_BEAT = timedelta(milliseconds=100)
+_SOME_DAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 class Times(NamedTuple):
@@ -56,13 +58,25 @@ def faster(band: Every, speed: float) -> Every:
 
 
 def faster_cadence(cadence: Cadence, speed: float) -> Cadence:
-    """A calendar is not faster than the clocks on the wall: a cron stays as it is."""
+    """A calendar is not faster than the clocks on the wall: in the place of a cron there is a beat."""
     if cadence.band is not None:
         band = faster(cadence.band, speed)
         return Cadence(str(band), band=band)
     if cadence.beat is not None:
-        return Cadence.parse(written(max(cadence.beat / speed, _SHORTEST_LEASE)))
+        return _beat(cadence.beat / speed)
+    if cadence.cron is not None and speed != 1:
+        from itertools import pairwise
+
+        from cronlease.slots import coming
+
+        slots = coming(cadence.slots(_SOME_DAY), _SOME_DAY, 10)
+        return _beat(min(later - earlier for earlier, later in pairwise(slots)) / speed)
     return cadence
+
+
+def _beat(length: timedelta) -> Cadence:
+    # Whole milliseconds: less could not be written as a duration.
+    return Cadence.parse(written(timedelta(milliseconds=max(length, _SHORTEST_BEAT) // timedelta(milliseconds=1))))
 
 
 def _capped_cadence(cadence: Cadence, limit: Cadence) -> Cadence:
@@ -70,7 +84,7 @@ def _capped_cadence(cadence: Cadence, limit: Cadence) -> Cadence:
         band = _capped(cadence.band, limit.band)
         return Cadence(str(band), band=band)
     if cadence.beat is not None and limit.band is not None:
-        return Cadence.parse(written(max(_SHORTEST_LEASE, min(cadence.beat, limit.band.high))))
+        return _beat(min(cadence.beat, limit.band.high))
     return cadence
 
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
+    from cronlease.triggers.http import HttpTrigger
+
 
 class Client:
     """A function behind its HTTP trigger, without a server: `hit` answers the body, and the status as `http_status`.
     For any thread, and for several at the same time."""
 
-    def __init__(self, target: Any, portal: "BlockingPortal") -> None:
-        self._target = target
+    def __init__(self, trigger: "HttpTrigger", portal: "BlockingPortal") -> None:
+        self._trigger = trigger
         self._portal = portal
 
     def hit(
@@ -45,8 +47,6 @@ class Client:
     async def _answer(self, scope: dict[str, Any], body: bytes, slot: datetime | None) -> dict[str, Any]:
         import json
 
-        from starlette.requests import Request
-
         from cronlease.run.execution import given_slot
 
         async def receive() -> dict[str, Any]:
@@ -55,5 +55,5 @@ class Client:
         whole = {"type": "http", "http_version": "1.1", "query_string": b"", "server": ("testserver", 80), **scope}
         whole["client"] = ("127.0.0.1", 0)
         given_slot.set(slot)
-        response = await self._target(Request(whole, receive))
-        return {**json.loads(response.body), "http_status": response.status_code}
+        answer = await self._trigger.answer(whole, receive)
+        return {**json.loads(answer.body), "http_status": answer.status}

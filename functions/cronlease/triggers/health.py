@@ -6,19 +6,19 @@ The path is open, so an answer is remembered for a while: however often somebody
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from cronlease.db.alerts import read_refresh_health
 from cronlease.db.connection import within
 from cronlease.errors import DatabaseTrouble
 from cronlease.observe.logs import log
 from cronlease.outcome import SkipReason
+from cronlease.triggers.database import OwnDatabase
 
 _REMEMBERED_SECONDS = 10.0
 
 Unwell = dict[str, list[str]]
-Ask = Callable[[], Coroutine[Any, Any, Unwell]]
 
 
 class Health(NamedTuple):
@@ -41,8 +41,8 @@ class Health(NamedTuple):
 class HealthCheck:
     """Asks at most once in ten seconds, on behalf of all who wait for it."""
 
-    def __init__(self, ask: Ask, limit: timedelta) -> None:
-        self._ask = ask
+    def __init__(self, database: OwnDatabase, limit: timedelta) -> None:
+        self._database = database
         self._limit = limit
         self._found: Health | None = None
         self._found_at = 0.0
@@ -58,7 +58,7 @@ class HealthCheck:
 
     async def _look(self) -> Health:
         try:
-            return Health(await within(self._limit, self._ask()))
+            return Health(await within(self._limit, self._database.get().ask(read_refresh_health())))
         except (DatabaseTrouble, TimeoutError) as trouble:
             why = str(trouble) or "no answer"
             log(logging.ERROR, f"The health of the schedules could not be read: {why}", action="health_failed")
