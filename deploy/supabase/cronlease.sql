@@ -16,7 +16,8 @@ do $$
 declare
   v_tables constant text[] := array[
     'cronlease_migrations', 'refresh_schedule', 'refresh_runs',
-    'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging', 'opening_staging_pages'
+    'opening_changes', 'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging',
+    'opening_staging_pages'
   ];
   v_views constant text[] := array[
     'refresh_status', 'refresh_rows', 'refresh_holders', 'refresh_prepared', 'live_runs', 'abandoned_runs', 'openings',
