@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -56,6 +56,27 @@ class Hit(NamedTuple):
     schedule_time: str | None = None
     force: bool = False
     args: Mapping[str, Any] = MappingProxyType({})
+    # What the trigger calls this delivery: the same for each of its repeats, and for no other delivery.
+    delivery: str | None = None
+    # When it was to be delivered, where the trigger says so.
+    delivery_at: datetime | None = None
+
+    @classmethod
+    def of_slot(cls, trigger: str, schedule: str | None, slot: str | None, **fields: Any) -> "Hit":
+        """What a scheduler delivers for one of its slots. A slot without a readable time and zone names no delivery,
+        and just runs."""
+        at = _moment(slot)
+        named = f"{schedule} {at:%Y-%m-%dT%H:%M:%S.%fZ}" if schedule and at else None
+        return cls(trigger, schedule, slot, delivery=named, delivery_at=at, **fields)
+
+
+def _moment(text: str | None) -> datetime | None:
+    """In UTC; None where it is no time with a zone."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+        return None if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _check_job(function: Callable[[Any], Any]) -> None:

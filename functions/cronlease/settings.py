@@ -24,6 +24,7 @@ from cronlease.readers import (
 )
 
 PREFIX = "CRONLEASE_"
+CRON_SECRET = "CRON_SECRET"  # noqa: S105 (the variable's name)
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 # Each is set by a platform: Cloud Run, Kubernetes, Lambda, Azure Functions, Vercel, Render, Fly, Railway, Heroku.
 PLATFORM_MARKS = (
@@ -52,6 +53,12 @@ class Limits(NamedTuple):
     @property
     def renew_every(self) -> timedelta:
         return self.lease / 3
+
+    @property
+    def grace(self) -> timedelta:
+        """For a job to end that has to: short enough for its end to be written while its last renewal lasts and,
+        where the whole run has to be short, while whoever started it still waits."""
+        return min(timedelta(seconds=5), max(timedelta(seconds=0.5), self.max_run / 10), self.renew_every)
 
     @property
     def idle_in_transaction(self) -> timedelta:
@@ -153,6 +160,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
             continue
         if text := env.get(PREFIX + name.upper()):
             values[name] = _read(PREFIX + name.upper(), text, read)
+    if values.get("auth") == "token" and (secret := env.get(CRON_SECRET)):
+        # Vercel's cron sends it.
+        values["token"] = (*values.get("token", ()), *_read(CRON_SECRET, secret, tokens))
     # The platform writes 0 for no timeout.
     if "max_run" not in values and env.get("CLOUD_RUN_TIMEOUT_SECONDS", "0") not in ("0", ""):
         name = "CLOUD_RUN_TIMEOUT_SECONDS"

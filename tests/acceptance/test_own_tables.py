@@ -1,8 +1,11 @@
 """Whose tables are made where: by a first hit, and by `cronlease migrate` beside a main.py."""
 
+import json
 from pathlib import Path
 
-from tests.acceptance.conftest import FUNCTIONS, Serve
+import pytest
+
+from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, free_port
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
 
@@ -40,3 +43,15 @@ def test_migrate_makes_the_tables_of_what_the_file_declares(empty_dsn: str, tmp_
     assert "migration 0003_opening_signals is missing" in out
     assert "applied 0003_opening_signals" in cronlease("migrate", "--source", str(MAIN))[1]
     assert ("opening_signals",) in room.query(OF_THE_JOB)
+
+
+@pytest.mark.thorough
+def test_a_function_of_ones_own_is_emulated_without_anything_of_the_jobs(empty_dsn: str, tmp_path: Path) -> None:
+    cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
+    words = ["--source", str(JOBS), "--target", "tell", "--hit-every", "0.5s", "--for", "4s", "--json"]
+    status, out, err = cronlease("emulate", *words, "--port", str(free_port()))
+    assert status == 0, err
+    verdict = json.loads(out.splitlines()[-1])["verdict"]
+    assert verdict["violations"] == []
+    assert sum(verdict["runs"].values()) > 0
+    assert room.query(OF_THE_JOB) == []

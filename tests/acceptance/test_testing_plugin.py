@@ -141,6 +141,13 @@ def test_a_user_tests_their_function_and_the_promise_itself_on_a_real_database(p
     assert "3 passed" in said, said
 
 
+def test_the_plugin_works_in_a_schema_of_ones_own(project: Path, empty_dsn: str) -> None:
+    test = (project / "test_main.py").read_text().replace("from refresh_runs", "from tenant_a.refresh_runs")
+    (project / "test_main.py").write_text(test)
+    said = run_tests(project, "test_main.py", CRONLEASE_SCHEMA="tenant_a", CRONLEASE_TEST_DATABASE_URL=empty_dsn)
+    assert "2 passed" in said, said
+
+
 def test_a_run_that_does_not_use_the_plugin_pays_nothing(project: Path) -> None:
     assert "1 passed" in run_tests(project, "test_unused.py")
 

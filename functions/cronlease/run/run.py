@@ -140,8 +140,9 @@ class Run:
         return self._record.backoff(failures)
 
     def child_env(self) -> dict[str, str]:
-        """The environment for a process that this run starts: it cannot trigger a run again."""
-        return spawn_guard.child_env(self.request_id)
+        """The environment for a process that this run starts: it cannot trigger a run again, and finds there what its
+        own SQL needs to call assert_lease."""
+        return spawn_guard.child_env(self.function, self.request_id, self.fence)
 
     def http_headers(self) -> dict[str, str]:
         """For requests that this run sends: one that comes back to us is skipped."""

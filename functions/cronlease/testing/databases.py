@@ -18,7 +18,7 @@ class Cluster:
 
         self.admin = admin
         self._connection = psycopg.connect(admin, autocommit=True)
-        self._templates: dict[tuple[Setup, tuple[str, ...] | None], str] = {}
+        self._templates: dict[tuple[Setup, tuple[str, ...] | None, str], str] = {}
         # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
         # the catalog cache that a copy through the log leaves out.
         copies = ours and self._connection.info.server_version >= 150000
@@ -43,8 +43,9 @@ class Cluster:
         """The name of a new database with the tables of these packages in it, by default of all that are installed,
         and after that what the setup makes."""
         from cronlease.db.migration.migrate import migrate
+        from cronlease.db.schema import schema
 
-        kind = (setup, packages)
+        kind = (setup, packages, schema())
         if kind not in self._templates:
             template = self._templates[kind] = self.create()
             try:

@@ -19,7 +19,7 @@ from cronlease.db.conninfo import connect_sync
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import loop, spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.run import watcher
 from cronlease.settings import Settings
@@ -54,7 +54,7 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
         if not alone:
             output.answer({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
             return
-        report = shutdown.run(_run(jobs, url, settings, _print_nothing if as_json else _print_outcome))
+        report = loop.run(_run(jobs, url, settings, _print_nothing if as_json else _print_outcome))
         _print(report, [] if report.reason else _unreadable(url), as_json)
     if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)

@@ -11,6 +11,7 @@ from typing import Any
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration import adopt
+from cronlease.db.migration.advice import advice
 from cronlease.db.migration.bearers import bearers, notes, older, refusals
 from cronlease.db.migration.catalogue import Catalogue, Difference, made_by_each
 from cronlease.db.migration.packages import OURS, MigrationError, of_actions
@@ -34,7 +35,7 @@ from cronlease.db.migration.schema_files import (
 )
 from cronlease.db.migration.trial import reactions, silence, try_out, wake
 from cronlease.db.queries import Query, first, load_queries
-from cronlease.db.schema import PUBLIC, in_schema, lock_key, schema
+from cronlease.db.schema import PUBLIC, lock_key, schema
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
 __all__ = [
@@ -51,20 +52,6 @@ __all__ = [
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
-# Not done by migrate itself: other applications of the database may count on the right.
-_OPEN = (
-    "every role may create in the schema public, where a function of the same name could take our calls:"
-    " `revoke create on schema public from public` closes it, and `cronlease migrate --roles` does that, too"
-)
-_ENCODING = (
-    "the encoding of the database is {encoding}, and text that it cannot hold fails: use a database that was created"
-    " with encoding 'UTF8'"
-)
-
-_ELSEWHERE = (
-    "the table {schema}.refresh_schedule was left alone, since everything of ours is in the schema public: where it"
-    " is the older one, `alter table {schema}.refresh_schedule set schema public` belongs before the first migrate"
-)
 
 # Learns after each file how many are done, of how many.
 Progress = Callable[[int, int], None]
@@ -210,7 +197,7 @@ def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, rol
         for file in files_named("roles", packages):
             _send(conn, file)
 
-    for line in [*notes(named), *_notes(conn)]:
+    for line in [*notes(named), *advice(conn)]:
         note(line)
     return [file.name for file in migrations]
 
@@ -245,17 +232,6 @@ def _send(conn: Any, file: SchemaFile) -> None:
         raise
     except DatabaseTrouble as trouble:
         raise MigrationError(f"{file.name}.sql: {trouble}") from None
-
-
-def _notes(conn: Any) -> Iterator[str]:
-    """What is not wrong with the schema, and should still be known to whoever migrates."""
-    facts = _ask(conn, "notes")
-    for another in _ask(conn, "elsewhere"):
-        yield in_schema(_ELSEWHERE).format(schema=another)
-    if facts["open"]:
-        yield in_schema(_OPEN)
-    if facts["encoding"] != "UTF8":
-        yield _ENCODING.format(**facts)
 
 
 def _ask(conn: Any, name: str, **params: Any) -> Any:
