@@ -40,7 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        self.server.asked.append(CheckedIn(self.command, path, query, body))
+        self.checked_in = CheckedIn(self.command, path, query, body)
+        self.server.asked.append(self.checked_in)
         self.server.behave(self)
 
     def do_POST(self) -> None:

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.faults.model import ENDED, LOST, Model, Refused
-from tests.schema.calls import acquire, call, claim_due, create, expire, finish, make_due
+from tests.schema.alerts import HERE
+from tests.schema.calls import acquire, call, change, claim_due, create, expire, finish, make_due
 
 CLIENTS = 3
-HOUR = timedelta(hours=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NUMBERS = count(1)
 
 clients = st.integers(2, 1 + CLIENTS)
@@ -29,6 +30,17 @@ astray = st.sampled_from([0, 0, 0, 1, -1])
 words = st.sampled_from(ENDED)
 yes = st.booleans()
 mostly = st.sampled_from([True, True, True, False])
+kinds = st.sampled_from(["once", "10m..15m", "10m"])
+watches = st.fixed_dictionaries({"pause_after": st.sampled_from([None, 1, 2]), "knows": mostly, "tells": mostly})
+
+
+def sent(*, pause_after: int | None, knows: bool, tells: bool) -> dict[str, Any]:
+    """How a finish says so. Who knows of breakers sends when the probe comes."""
+    return {
+        "pause_after": pause_after,
+        "probe": DAY if knows or pause_after else None,
+        "addresses": HERE if tells else None,
+    }
 
 
 class Wall(RuleBasedStateMachine):
@@ -48,7 +60,8 @@ class Wall(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.writer.execute("rollback")
-        self.time.execute("delete from public.refresh_schedule where function_name = %s", [self.name])
+        for table in ("refresh_schedule", "refresh_alerts"):
+            self.time.execute(f"delete from public.{table} where function_name = %s", [self.name])
 
     def say(self, conn: psycopg.Connection, verb: str, **more: Any) -> Any:
         return call(conn, verb, function_name=self.name, **more)[0]
@@ -71,12 +84,12 @@ class Wall(RuleBasedStateMachine):
         assert answer == expected, f"the wall answers {answer}, the model {expected}"
         return answer
 
-    @rule(client=clients, force=yes, known=mostly)
-    def acquire(self, client: int, force: bool, known: bool) -> None:
+    @rule(client=clients, force=yes, known=mostly, knows=yes)
+    def acquire(self, client: int, force: bool, known: bool, knows: bool) -> None:
         conn, request, actions = self.connections[client], uuid4(), [self.name if known else "another"]
         reason = self.agree(
-            lambda: self.model.acquire(request, force, known),
-            lambda: acquire(conn, request, self.name, force=force, actions=actions).reason,
+            lambda: self.model.acquire(request, force, known, knows=knows),
+            lambda: acquire(conn, request, self.name, force=force, actions=actions, early=knows).reason,
         )
         self.requests += [request] if reason is None else []
 
@@ -111,15 +124,17 @@ class Wall(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.requests)
-    @rule(client=clients, number=whose, beside=astray, status=words, at_once=yes)
-    def finish(self, client: int, number: int, beside: int, status: str, at_once: bool) -> None:
+    @rule(client=clients, number=whose, beside=astray, status=words, at_once=yes, watched=watches)
+    def finish(
+        self, client: int, number: int, beside: int, status: str, at_once: bool, watched: dict[str, Any]
+    ) -> None:
         conn, (request, fence) = self.connections[client], self.run(number)
         if self.model.writing and self.model.holds(request, fence + beside):
             return  # It would wait for its own transaction.
         delay = timedelta(0) if at_once else HOUR
         self.agree(
-            lambda: self.model.finish(request, fence + beside, status, at_once),
-            lambda: finish(conn, request, fence + beside, status, self.name, delay=delay).status,
+            lambda: self.model.finish(request, fence + beside, status, at_once, **watched),
+            lambda: finish(conn, request, fence + beside, status, self.name, delay=delay, **sent(**watched)).status,
         )
 
     @precondition(lambda self: self.requests and not self.model.writing)
@@ -172,8 +187,23 @@ class Wall(RuleBasedStateMachine):
     @rule()
     def it_comes_due(self) -> None:
         make_due(self.time, self.name)
-        self.model.there().due = True
-        self.model.write(moves=True)
+        self.model.comes_due()
+
+    @precondition(lambda self: self.model.row and self.model.row.breaker and not self.model.writing)
+    @rule()
+    def the_probe_comes(self) -> None:
+        past = "clock_timestamp() - interval '1 minute'"
+        change(self.time, f"breaker_until = {past}", self.name)
+        change(self.time, "next_run_at = breaker_until", self.name)
+        self.model.probe_comes()
+
+    @rule(client=clients)
+    def look(self, client: int) -> None:
+        """For what is to be told of rows; what is to be delivered stays where it is."""
+        conn = self.connections[client]
+        self.agree(
+            self.model.look, lambda: call(conn, "claim_refresh_alerts", addresses=HERE, holder=uuid4()) and None
+        )
 
     @rule(client=clients, older=st.sampled_from([timedelta(0), HOUR]))
     def recover(self, client: int, older: timedelta) -> None:
@@ -187,7 +217,7 @@ class Wall(RuleBasedStateMachine):
     @rule(client=clients, paused=yes)
     def pause(self, client: int, paused: bool) -> None:
         conn, verb = self.connections[client], "pause_refresh" if paused else "resume_refresh"
-        self.agree(lambda: self.model.pause(paused), lambda: self.say(conn, verb))
+        self.agree(self.model.pause if paused else self.model.resume, lambda: self.say(conn, verb))
 
     @precondition(lambda self: not self.model.writing)
     @rule(client=clients, number=st.none() | whose)
@@ -196,12 +226,15 @@ class Wall(RuleBasedStateMachine):
         request = None if number is None or not self.requests else self.run(number)[0]
         self.agree(lambda: self.model.unlock(request), lambda: self.say(conn, "unlock_refresh", request_id=request))
 
-    @rule(client=clients, replace=yes, once=yes, at_once=yes)
-    def create(self, client: int, replace: bool, once: bool, at_once: bool) -> None:
-        conn, every, delay = self.connections[client], None if once else "10m", None if at_once else HOUR
+    @rule(client=clients, replace=yes, kind=kinds, at_once=yes, attempts=st.sampled_from([None, 2]))
+    def create(self, client: int, replace: bool, kind: str, at_once: bool, attempts: int | None) -> None:
+        # The slot of a beat has come: whether it has decides nothing here.
+        at_once, conn = at_once or kind == "10m", self.connections[client]
+        every, delay = None if kind == "once" else kind, None if at_once else HOUR
+        more = {"every": every, "delay": delay, "replace": replace, "attempts": attempts}
         self.agree(
-            lambda: self.model.create(replace, once, at_once),
-            lambda: create(conn, self.name, self.name, every=every, delay=delay, replace=replace).created,
+            lambda: self.model.create(replace, kind == "once", at_once, beat=kind == "10m", attempts=attempts),
+            lambda: create(conn, self.name, self.name, **more).created,
         )
 
     @precondition(lambda self: self.model.row is None)
@@ -220,7 +253,8 @@ class Wall(RuleBasedStateMachine):
     def wall_and_model_are_the_same(self) -> None:
         found = self.time.execute(_LOOK, {"name": self.name}).fetchone()
         assert found is not None
-        row, runs, raw = found
+        row, runs, raw, alerts = found
+        assert alerts == self.model.alerts, f"the wall tells {alerts}, the model {self.model.alerts}"
         model = self.model
         expected = model.row and {**asdict(model.row), "holder": model.row.holder and str(model.row.holder)}
         assert row == expected, f"the wall has {row}, the model {expected}"
@@ -245,6 +279,12 @@ select
     select jsonb_build_object(
       'fence', s.fence, 'holder', s.locked_by, 'live', coalesce(s.locked_until > clock_timestamp(), false),
       'due', coalesce(s.next_run_at <= clock_timestamp(), true), 'paused', s.paused_at is not null, 'once', s.once,
+      'beat', s.planned_from is not distinct from '10m', 'attempts', s.attempts, 'attempt', s.attempt,
+      'breaker', case
+        when s.breaker_until > clock_timestamp() then 'shut' when s.breaker_until is not null then 'probe'
+      end,
+      'put_off', coalesce(s.next_run_at <= s.breaker_until, false),
+      'told', to_jsonb(array(select each from unnest(s.told) as t (each) order by each)),
       'completed', s.completed_at is not null, 'failures', s.failures, 'abandoned', s.abandoned,
       'run_count', s.run_count, 'last_status', s.last_status
     )
@@ -254,5 +294,6 @@ select
     select coalesce(jsonb_agg(jsonb_build_array(r.request_id, r.fence, r.status) order by r.fence), '[]')
     from public.refresh_runs r where r.function_name = %(name)s
   ),
-  (select to_jsonb(s) from public.refresh_schedule s where s.function_name = %(name)s)
+  (select to_jsonb(s) from public.refresh_schedule s where s.function_name = %(name)s),
+  array(select a.kind from public.refresh_alerts a where a.function_name = %(name)s order by a.id)
 """

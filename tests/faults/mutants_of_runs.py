@@ -84,11 +84,11 @@ _FINISH: list[Guard] = [
         "false",
         finish.test_a_run_ends_in_one_of_four_ways,
     ),
-    ("a failure is not counted", "s.failures + 1", "s.failures", finish.test_failures_in_a_row_are_counted),
+    ("a failure is not counted", "v_row.failures + 1", "v_row.failures", finish.test_failures_in_a_row_are_counted),
     (
         "the run stays open",
-        "  where r.request_id = p_request_id;",
-        "  where false;",
+        "then v_now end)\n  where r.request_id = p_request_id;",
+        "then v_now end)\n  where false;",
         finish.test_finish_closes_the_run_with_its_counts,
     ),
     (

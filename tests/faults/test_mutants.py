@@ -14,7 +14,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.conftest import Server
-from tests.faults import mutants_of_bounds, mutants_of_claims, mutants_of_operators, mutants_of_runs, mutants_of_slots
+from tests.faults import (
+    mutants_of_alerts,
+    mutants_of_bounds,
+    mutants_of_claims,
+    mutants_of_operators,
+    mutants_of_runs,
+    mutants_of_slots,
+)
 from tests.faults.mutants import Mutant
 from tests.faults.profile import one_in
 from tests.faults.scene import sql
@@ -27,6 +34,7 @@ MUTANTS = [
     *mutants_of_operators.ALL,
     *mutants_of_bounds.ALL,
     *mutants_of_slots.ALL,
+    *mutants_of_alerts.ALL,
 ]
 RED = (AssertionError, psycopg.Error, pytest.fail.Exception)
 MEANINGLESS = "42"
@@ -75,7 +83,8 @@ def _skipped(conn: psycopg.Connection) -> psycopg.Connection:
 _EMPTY = """
 drop table if exists public.effects;
 delete from public.refresh_schedule;
-delete from public.refresh_runs
+delete from public.refresh_runs;
+delete from public.refresh_alerts
 """
 
 

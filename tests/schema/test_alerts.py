@@ -41,14 +41,14 @@ def test_a_schedule_that_fails_is_told_once_and_once_when_it_is_well_again(conn:
     schedule(conn)
     for status in ("success", "failed", "failed", "interrupted", "failed"):
         end(conn, status, error="no answer")
-    (first,) = look(conn, holder=(holder := uuid4()))
-    assert (first["kind"], first["times"], first["error"]) == ("failing", 1, "no answer")
+    found = look(conn, holder=(holder := uuid4()))
+    assert [(each["kind"], each["times"], each["error"]) for each in found] == [("failing", 1, "no answer")]
+    first = found[0]
     settle(conn, holder, delivered=[first["id"]])
     assert row(conn)["incident_at"] == first["since"]
     for status in ("partial", "success"):
         end(conn, status)
-    (last,) = look(conn)
-    assert (last["kind"], last["since"]) == ("recovered", first["since"])
+    assert [(each["kind"], each["since"]) for each in look(conn)] == [("recovered", first["since"])]
     assert (row(conn)["told"], row(conn)["incident_at"]) == ([], None)
 
 
@@ -74,8 +74,7 @@ def test_a_failed_run_of_somebody_without_an_address_is_told_by_the_next_who_has
     end(conn, addresses=[])
     assert (pending(conn), row(conn)["told"]) == (0, [])
     end(conn)
-    (told,) = look(conn, limit=1)
-    assert (told["kind"], told["times"]) == ("failing", 3)
+    assert [(each["kind"], each["times"]) for each in look(conn)] == [("failing", 3)]
     end(conn, "success", addresses=None)
     assert row(conn)["told"] == ["failing"]
     end(conn, "success")
@@ -126,6 +125,14 @@ def test_a_lease_that_an_operator_broke_or_a_hit_gave_back_is_nothing_to_tell(co
     acquire(conn, request := uuid4(), "other")
     call(conn, "release_refresh_lock", function_name=None, request_id=request)
     assert (row(conn, "other")["abandoned"], kinds(conn)) == (1, [])
+
+
+def test_a_claim_that_nobody_used_is_not_told_with_the_next_end(conn: psycopg.Connection) -> None:
+    schedule(conn)
+    acquire(conn, request := uuid4())
+    call(conn, "release_refresh_lock", function_name=None, request_id=request)
+    end(conn, "success")
+    assert kinds(conn) == []
 
 
 def test_a_late_schedule_is_told_once_by_whoever_looks(conn: psycopg.Connection) -> None:
@@ -249,13 +256,13 @@ def test_what_failed_waits_longer_each_time_and_all_behind_it_wait_too(conn: psy
 def test_a_deliverer_that_died_is_followed_by_another_and_changes_nothing_of_theirs(conn: psycopg.Connection) -> None:
     schedule(conn)
     end(conn)
-    (alert,) = look(conn, holder=(dead := uuid4()))
-    assert look(conn) == []
+    found = look(conn, holder=(dead := uuid4()))
+    assert ([each["tries"] for each in found], look(conn)) == ([1], [])
     conn.execute("update public.refresh_alerts set held_until = clock_timestamp()")
-    (again,) = look(conn, holder=uuid4())
-    assert (again["id"], again["tries"]) == (alert["id"], 2)
-    settle(conn, dead, unsent=[alert["id"]])
-    settle(conn, dead, failed=[alert["id"]])
+    again = look(conn, holder=uuid4())
+    assert [(each["id"], each["tries"]) for each in again] == [(found[0]["id"], 2)]
+    settle(conn, dead, unsent=[found[0]["id"]])
+    settle(conn, dead, failed=[found[0]["id"]])
     assert one(conn, "select held_until > clock_timestamp() + interval '20 seconds' from public.refresh_alerts")
     assert look(conn) == []
 
@@ -281,12 +288,24 @@ def test_many_who_look_at_once_tell_and_deliver_once(dsn: str, conn: psycopg.Con
     assert look(conn) == []
 
 
+def test_two_who_look_at_once_do_not_share_what_is_to_be_told_in_order(dsn: str, conn: psycopg.Connection) -> None:
+    schedule(conn)
+    for status in ("failed", "success"):
+        end(conn, status)
+    with psycopg.connect(dsn) as other:
+        assert [each["kind"] for each in look(other, limit=1)] == ["failing"]
+        assert look(conn) == [], "what comes after it waits"
+        other.rollback()
+
+
 def test_an_alert_that_cannot_be_written_does_not_keep_a_run_from_ending(conn: psycopg.Connection) -> None:
     schedule(conn)
     conn.execute("alter table public.refresh_alerts add constraint full_up check (false) not valid")
-    assert end(conn).status == "failed"
+    try:
+        assert end(conn).status == "failed"
+    finally:
+        conn.execute("alter table public.refresh_alerts drop constraint full_up")
     assert (row(conn)["failures"], row(conn)["told"]) == (1, [])
-    conn.execute("alter table public.refresh_alerts drop constraint full_up")
     end(conn)
     assert kinds(conn) == ["failing"]
 

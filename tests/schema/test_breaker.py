@@ -79,7 +79,7 @@ def test_version_0_1_is_answered_not_due_with_the_time_of_the_probe(conn: psycop
     opened(conn)
     change(conn, "next_run_at = null")
     skipped = acquire(conn, uuid4())
-    assert (skipped.acquired, skipped.reason) == (False, "not_due")
+    assert (skipped.acquired, skipped.reason, skipped.next_run_at is None) == (False, "not_due", False)
     assert 3590 < one(conn, "select extract(epoch from %s - clock_timestamp())", [skipped.next_run_at]) <= 3600
 
 
@@ -137,6 +137,7 @@ def test_who_does_not_know_of_it_does_not_close_it_by_failing(conn: psycopg.Conn
     opened(conn)
     change(conn, PASSED)
     end(conn)
+    assert is_open(conn)
     assert 6 * 3600 - 10 < seconds_ahead(conn, "breaker_until") <= 6 * 3600
     end(conn, probe=HOUR)
     assert not is_open(conn), "who knows of it and has it off closes it"
@@ -221,6 +222,15 @@ def test_once_closed_by_hand_it_opens_again_with_the_next_failure_and_says_so(co
     end(conn, **RULE)
     assert is_open(conn)
     assert kinds(conn) == ["breaker_open"]
+
+
+def test_that_it_fails_is_not_told_again_where_the_rule_is_taken_off(conn: psycopg.Connection) -> None:
+    schedule(conn)
+    end(conn, pause_after=1, probe=HOUR)
+    assert kinds(conn) == ["breaker_open"]
+    end(conn, probe=HOUR)
+    assert not is_open(conn)
+    assert kinds(conn) == []
 
 
 def test_a_new_plan_does_not_bring_the_probe_forward(conn: psycopg.Connection) -> None:

@@ -87,9 +87,8 @@ begin
     perform
     from public.refresh_alerts a
     where a.id = v_head
-      and coalesce(a.held_until <= clock_timestamp(), true)
     for update skip locked;
-    -- Not found: nothing is to be told, or somebody else delivers to this address, or it did not answer just now.
+    -- Not found: nothing is to be told, or somebody else is being given what is.
     if found then
       with held as (
         update public.refresh_alerts a
@@ -101,7 +100,7 @@ begin
             select next.id
             from public.refresh_alerts next
             where next.address = v_address
-              -- Not beyond one that somebody else is delivering.
+              -- Neither what somebody else is delivering, or could not deliver just now, nor anything after it.
               and not exists (
                 select
                 from public.refresh_alerts earlier

@@ -16,7 +16,8 @@ begin
   delete from public.refresh_alerts a
   where a.id = any (p_delivered);
   update public.refresh_alerts a
-  set held_until = clock_timestamp() + least(5 * power(2, least(a.tries, 20)), 600) * interval '1 second'
+  set held_by = null,
+      held_until = clock_timestamp() + least(5 * power(2, least(a.tries, 20)), 600) * interval '1 second'
   where a.id = any (p_failed)
     and a.held_by = p_holder;
   update public.refresh_alerts a

@@ -7,25 +7,24 @@ create or replace function public.tell_refresh_abandoned(
 language plpgsql
 as $$
 begin
-  if p_row.abandoned > 0
-    and p_row.last_status = 'abandoned'
-    and 'abandoned' <> all (p_row.told)
-    and public.write_refresh_alert(
-      p_addresses => p_addresses,
-      p_function_name => p_row.function_name,
-      p_kind => 'abandoned',
-      p_since => p_row.incident_at,
-      p_times => p_row.abandoned,
-      p_error => (
-        select r.error
-        from public.refresh_runs r
-        where r.function_name = p_row.function_name
-          and r.status = 'abandoned'
-        order by r.fence desc
-        limit 1
-      )
+  if p_row.abandoned = 0 or p_row.last_status is distinct from 'abandoned' or 'abandoned' = any (p_row.told) then
+    return '{}';
+  end if;
+  if public.write_refresh_alert(
+    p_addresses => p_addresses,
+    p_function_name => p_row.function_name,
+    p_kind => 'abandoned',
+    p_since => p_row.incident_at,
+    p_times => p_row.abandoned,
+    p_error => (
+      select r.error
+      from public.refresh_runs r
+      where r.function_name = p_row.function_name
+        and r.status = 'abandoned'
+      order by r.fence desc
+      limit 1
     )
-  then
+  ) then
     return array['abandoned'];
   end if;
   return '{}';

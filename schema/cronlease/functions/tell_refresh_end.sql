@@ -25,33 +25,29 @@ begin
     return v_told;
   end if;
   v_told := v_told || public.tell_refresh_abandoned(p_row, p_addresses);
-  if v_kind = 'recovered' then
-    if cardinality(v_told) > 0
-      and public.write_refresh_alert(
-        p_addresses => p_addresses,
-        p_function_name => p_row.function_name,
-        p_kind => v_kind,
-        p_since => p_row.incident_at
-      )
-    then
-      v_told := '{}';
-    end if;
-  elsif v_kind is not null
-    and v_kind <> all (v_told)
-    and public.write_refresh_alert(
-      p_addresses => p_addresses,
-      p_function_name => p_row.function_name,
-      p_kind => v_kind,
-      p_since => v_since,
-      p_times => p_failures,
-      p_error => p_error,
-      p_due_at => p_breaker_until
-    )
+  -- Nothing is new: it was well before, or this has been told, or it was interrupted, which is nothing to tell.
+  if v_kind is null
+    or v_kind = any (v_told)
+    or (v_kind = 'recovered' and cardinality(v_told) = 0)
   then
-    -- That a breaker opens says that it fails, too.
-    v_told := array_remove(v_told, 'failing') || array['failing', nullif(v_kind, 'failing')];
-    v_told := array_remove(v_told, null);
+    return v_told;
   end if;
-  return v_told;
+  if not public.write_refresh_alert(
+    p_addresses => p_addresses,
+    p_function_name => p_row.function_name,
+    p_kind => v_kind,
+    p_since => case when v_kind = 'recovered' then p_row.incident_at else v_since end,
+    p_times => p_failures,
+    p_error => p_error,
+    p_due_at => p_breaker_until
+  ) then
+    return v_told;
+  end if;
+  return case v_kind
+    when 'recovered' then '{}'
+    when 'failing' then v_told || array['failing']
+    -- That a breaker opens says that it fails, too.
+    else array_remove(v_told, 'failing') || array['failing', v_kind]
+  end;
 end
 $$;
