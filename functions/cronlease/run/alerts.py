@@ -22,6 +22,8 @@ from cronlease.settings import Settings
 
 # Shorter than the time that a process which is told to stop has for its last words.
 _AWAITED = timedelta(seconds=2.5)
+# Nobody waits for these: what was claimed is held for 30 s, and what became of it should be known by then.
+_ASKED = timedelta(seconds=10)
 _deliveries: set[asyncio.Task[None]] = set()
 
 
@@ -47,7 +49,7 @@ class _Delivery:
     async def run(self) -> None:
         try:
             query = claim_refresh_alerts(self._urls, self._holder)
-            claimed = [Alert.read(row) for row in await within(_AWAITED, self._database.ask(query))]
+            claimed = [Alert.read(row) for row in await within(_ASKED, self._database.ask(query))]
             each = groupby(claimed, key=lambda one: one.address)
             await asyncio.gather(*(self._to(self._urls[address], list(alerts)) for address, alerts in each))
         except (DatabaseTrouble, TimeoutError) as trouble:
@@ -79,4 +81,4 @@ class _Delivery:
     async def _settle(self, **became: list[int]) -> None:
         # Held for a while then, and told again: nobody knows that it was delivered.
         with suppress(DatabaseTrouble, TimeoutError):
-            await within(_AWAITED, self._database.ask(settle_refresh_alerts(self._holder, **became)))
+            await within(_ASKED, self._database.ask(settle_refresh_alerts(self._holder, **became)))
