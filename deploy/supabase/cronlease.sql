@@ -34,9 +34,13 @@ declare
   v_name text;
   v_role text;
 begin
-  foreach v_name in array v_tables || v_views loop
-    -- The tables of openings are there only where that job is.
-    continue when to_regclass(format('public.%I', v_name)) is null;
+  -- Those that are there: the tables of openings are made only for the job that has them.
+  for v_name in
+    select c.relname::text
+    from pg_catalog.pg_class c
+    where c.relnamespace = 'public'::regnamespace
+      and c.relname = any (v_tables || v_views)
+  loop
     execute format('revoke all on table public.%I from public, anon, authenticated', v_name);
     execute format('grant all on table public.%I to service_role', v_name);
   end loop;
@@ -51,8 +55,12 @@ begin
   end loop;
   -- The second wall, for the day somebody grants a table again; a view would still show what its owner sees. The owner
   -- and service_role are not bound by it.
-  foreach v_name in array v_tables loop
-    continue when to_regclass(format('public.%I', v_name)) is null;
+  for v_name in
+    select c.relname::text
+    from pg_catalog.pg_class c
+    where c.relnamespace = 'public'::regnamespace
+      and c.relname = any (v_tables)
+  loop
     execute format('alter table public.%I enable row level security', v_name);
     for v_role in
       select r.rolname

@@ -186,10 +186,10 @@ def test_an_error_nobody_foresaw_costs_one_source_and_its_text_stays_in_the_log(
 ) -> None:
     real = fetch.get
 
-    def surprising(http: Any, source: Source, url: str, **options: Any) -> Any:
+    async def surprising(http: Any, source: Source, url: str, **options: Any) -> Any:
         if source.name == "acme":
             raise KeyError("s3cret")
-        return real(http, source, url, **options)
+        return await real(http, source, url, **options)
 
     monkeypatch.setattr(collect, "get", surprising)
     monkeypatch.setattr(logging.getLogger("cronlease"), "propagate", True)

@@ -241,7 +241,7 @@ BROKEN: list[tuple[str, str | Callable[[History], None]]] = [
         "update refresh_schedule set locked_by = %(last)s, locked_until = clock_timestamp()",
     ),
     (
-        "an opening was written by no committed run",
+        "an opening was written by no run",
         "update opening_signals set changed_at = clock_timestamp() where external_id = '1'",
     ),
     (

@@ -157,7 +157,7 @@ def test_a_late_run_delays_the_next_and_retries_cost_slots(
     assert next_slot(slots, NOON, now, retried=retried) == NOON + timedelta(minutes=following)
 
 
-JOBS = Path(__file__).parents[2] / "deploy" / "jobs.json"
+JOBS = Path(__file__).parents[2] / "functions" / "jobs.json"
 
 
 def test_the_jobs_that_are_deployed_can_be_emulated() -> None:

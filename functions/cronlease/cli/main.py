@@ -38,6 +38,7 @@ _OURS = {
     "emulate": "emulate:emulate_command",
     "exec": "exec:exec_command",
     "explain": "explain:explain_command",
+    "init": "init:init_command",
     "migrate": "migrate:migrate_command",
     "recover": "recover:recover_command",
     "run-due": "run_due:run_due_command",
@@ -54,7 +55,7 @@ _GROUPS = {
     "Look": ("status", "runs", "explain"),
     "Schedules": ("schedule", "recover"),
     "The job": (),
-    "Set up": ("migrate", "doctor"),
+    "Set up": ("init", "migrate", "doctor"),
 }
 _EPILOG = """\b
 Exit status:

@@ -57,7 +57,7 @@ def scheduled(target: str, cron: Cron, attempt_deadline: float, retry: Retry, sp
 
 
 def from_file(path: Path, target: str, speed: float) -> Plan:
-    """The jobs that hit this function, as deploy/jobs.json writes them. Raises ValueError, one sentence."""
+    """The jobs that hit this function, as a jobs.json writes them. Raises ValueError, one sentence."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict):

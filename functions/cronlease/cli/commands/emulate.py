@@ -95,7 +95,7 @@ def _all_of(decorators: dict[str, Decorator]) -> Decorator:
 )
 @options.length("--for", "lasting", text="Stop by itself after that long.")
 @click.option("--once", is_flag=True, help="One hit; prints its answer, and exits with 1 when that is not ok.")
-@click.option("--jobs", type=click.Path(path_type=Path), help="Hit it as this deploy/jobs.json says.")
+@click.option("--jobs", type=click.Path(path_type=Path), help="Hit it as this jobs.json says.")
 @_all_of(_JOB_OPTIONS)
 @click.option("--speed", type=Number(1, 100_000), default=1, show_default=True, help="Compress time.")
 @click.option(
