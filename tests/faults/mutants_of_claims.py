@@ -42,7 +42,8 @@ _TAKEN: list[Guard] = [
     ),
     (
         "it does not look again under the lock",
-        "  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);\n",
+        "  reason := public.refresh_skip_reason(\n    v_row, p_request_id, p_force, v_now, p_cadence, p_attempts,"
+        " p_late, p_early\n  );\n",
         GONE,
         between.test_a_claim_looks_again_once_it_has_the_row,
     ),
@@ -162,11 +163,11 @@ _REASONS: list[Guard] = [
     ),
     (
         "a row is always due",
-        "when (p_row).next_run_at > p_at and not p_force then 'not_due'",
-        GONE,
+        "when (p_row).next_run_at > p_at then",
+        "when false then",
         finish.test_finish_frees_the_lease_and_moves_the_next_run_by_the_delay,
     ),
-    ("force does nothing", " and not p_force", GONE, acquire.test_force_claims_before_the_row_is_due),
+    ("force does nothing", "when p_force then null", GONE, acquire.test_force_claims_before_the_row_is_due),
     (
         "a completed row runs again",
         "(p_row).completed_at is not null",

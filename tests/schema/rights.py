@@ -23,6 +23,16 @@ RUNNER = (
     # What acquire_refresh_lock needs of its caller.
     "select function_name, (schedule).args from public.refresh_rows",
     "select public.refresh_skip_reason(s.schedule, gen_random_uuid(), false, now()) from public.refresh_rows s",
+    "select public.refresh_cadence(s.schedule), public.refresh_early('6h') from public.refresh_rows s",
+    "select public.refresh_is_spent(s.schedule, null, null, null, now()) from public.refresh_rows s",
+    "select public.refresh_needs_plan(s.schedule, null, null, null, now()) from public.refresh_rows s",
+    "select public.refresh_plan(s.schedule, now()) from public.refresh_rows s",
+    # A plan, and the slot of a run.
+    "select public.refresh_details(p_function_name => 'free', p_acquired => true)",
+    "select public.plan_refresh(p_function_name => 'free', p_planned_from => null, p_next_run_at => null,"
+    " p_cadence => '6h')",
+    f"select public.serve_refresh_slot({THEIRS}, p_fence => 1, p_slot_at => now(), p_missed_count => 0)",
+    "select public.unplanned_refreshes(p_actions => '{free}')",
     "select public.take_refresh_lock('free', gen_random_uuid(), '5m', false, '', null, null, null, '1h', null, null,"
     " null)",
     # And what claim_due_refresh needs; only the backends of one's own role can be ended.
@@ -110,6 +120,8 @@ NOBODY = (
     "select public.hold_idle_refresh(p_function_name => 'free', p_error => '')",
     "select public.abandon_refresh_run(p_function_name => 'held', p_fence => 1, p_error => '')",
     "select public.is_band('10m')",
+    "select public.is_cron('0 9 * * *')",
+    "select public.refresh_was_delivered(p_function_name => 'free', p_delivery => '1')",
     "select public.args_mistake('{}')",
     "select public.readable_args('{}')",
     # More of the job's tables than the job needs.

@@ -122,6 +122,7 @@ def test_a_claim_records_its_run(conn: psycopg.Connection) -> None:
         "action": "other",
         "args": {},
         "fence": 1,
+        "attempt": 1,
         "trigger": "cloud_scheduler",
         "job_name": "projects/p/locations/l/jobs/Ä",
         "schedule_time": "not a time: kept as it was sent",

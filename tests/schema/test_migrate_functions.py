@@ -154,7 +154,7 @@ def test_grants_survive_a_change_of_signature_result_or_columns(
 ) -> None:
     """And nobody is let in by it: a new function would be open to all."""
     granted, other = roles
-    renew = "public.renew_refresh_lock(text, uuid, bigint, interval)"
+    renew = "public.renew_refresh_lock(text, uuid, bigint, interval, jsonb)"
     conn.execute(
         f"""
         drop function {RELEASE};

@@ -201,4 +201,4 @@ def test_a_call_is_about_the_schema_that_is_configured_at_the_moment(monkeypatch
     before = text()
     monkeypatch.setenv("CRONLEASE_SCHEMA", OURS)
     assert text() == before.replace("public.", "tenant_a.")
-    assert before.count("public.") == 1
+    assert before.count("public.") == 2

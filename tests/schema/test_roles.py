@@ -151,7 +151,8 @@ def test_without_the_roles_migrate_gives_nothing_to_anybody(
         admin.execute("create role cronlease_runner nologin")
     migrate(dsn)
     assert not one(
-        conn, "select has_function_privilege('cronlease_runner', 'public.due_refreshes(text[])', 'execute')"
+        conn,
+        "select has_function_privilege('cronlease_runner', 'public.assert_lease(text, uuid, bigint)', 'execute')",
     )
 
 
@@ -189,7 +190,7 @@ def test_every_function_that_acts_for_its_owner_looks_for_nothing_elsewhere(conn
           and p.prosecdef
     """
     found: dict[str, list[str]] = dict(conn.execute(text).fetchall())
-    assert len(found) == 11
+    assert len(found) == 14
     assert [name for name, config in found.items() if "search_path=pg_catalog, pg_temp" not in config] == []
 
 

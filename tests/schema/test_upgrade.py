@@ -83,6 +83,7 @@ def test_an_older_database_keeps_its_rows_and_works(older_dsn: str) -> None:
             "next_run_at": "2026-01-02T03:04:05+00:00",
             "last_run_at": "2026-01-02T02:54:05+00:00",
             "last_status": "ok",
+            "attempt": 0,
             "action": NAME,
             "args": {},
             "once": False,

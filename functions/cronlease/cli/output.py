@@ -55,7 +55,11 @@ def next_run(row: Schedule, now: datetime) -> str:
         return f"paused: {row.paused_reason}" if row.paused_reason else "paused"
     if row.due:
         return "due now"
-    return f"due {relative(row.next_run_at, now)}" if row.next_run_at else "never due"
+    if row.next_run_at is not None:
+        return f"due {relative(row.next_run_at, now)}"
+    if row.planned_from == "hit":
+        return "at each hit"
+    return "not planned yet" if row.cron or " " in (row.planned_from or "") else "never due"
 
 
 def outcome(outcome: Outcome, *, in_json: bool, one_of_many: bool = False) -> None:

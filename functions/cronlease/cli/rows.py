@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ask = questions_of(__file__)
 _TIMES = {"next_run_at", "last_run_at", "locked_until", "completed_at", "paused_at", "started_at", "finished_at"}
+_TIMES |= {"slot_at", "last_slot_at", "last_success_slot_at", "planned_at"}
 
 
 class Schedule(NamedTuple):
@@ -44,6 +45,18 @@ class Schedule(NamedTuple):
     paused_reason: str | None = None
     args: dict[str, Any] | None = None
     every_is_readable: bool = True
+    cron: str | None = None
+    time_zone: str | None = None
+    missed: str | None = None
+    late: str | None = None
+    attempts: int | None = None
+    attempt: int = 0
+    slot_at: datetime | None = None
+    last_slot_at: datetime | None = None
+    last_success_slot_at: datetime | None = None
+    planned_from: str | None = None
+    planned_at: datetime | None = None
+    planned_before: str | None = None
 
 
 class PastRun(NamedTuple):
@@ -99,7 +112,8 @@ def explaining_unknown(conn: "Connection[Any]", name: str) -> Iterator[None]:
 
 
 def to_schedule(row: dict[str, Any]) -> Schedule:
-    return Schedule(**{name: _value(name, value) for name, value in row.items()})
+    known = Schedule._fields
+    return Schedule(**{name: _value(name, value) for name, value in row.items() if name in known})
 
 
 def _value(name: str, value: Any) -> Any:

@@ -5,7 +5,7 @@ select jsonb_build_object(
   'schedule', (
     select to_jsonb(s) || jsonb_build_object(
       'args', public.readable_args(p_args => t.args),
-      'every_is_readable', coalesce(public.is_band(t.every), true)
+      'every_is_readable', coalesce(public.is_band(t.every), public.is_cron(t.cron), true)
     )
     from public.refresh_status s
     join public.refresh_schedule t on t.function_name = s.function_name

@@ -21,15 +21,20 @@ T = TypeVar("T")
 
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _ARGUMENTS = {
-    "text": "function_name trigger job_name schedule_time action every reason status error",
-    "text[]": "actions",
+    "text": (
+        "function_name trigger job_name schedule_time action every reason status error cadence planned_from cron"
+        " time_zone missed delivery"
+    ),
+    "text[]": "actions cadences",
     "uuid": "request_id parent_request_id",
     "bigint": "fence fetched inserted updated unchanged closed",
-    "boolean": "force replace with_args",
-    "interval": "lease backoff max_run delay retention older_than",
-    "interval[]": "leases backoffs",
-    "timestamptz": "at",
-    "jsonb": "args",
+    "integer": "attempts missed_count",
+    "integer[]": "most_attempts",
+    "boolean": "force replace with_args early",
+    "interval": "lease backoff max_run delay retention older_than late",
+    "interval[]": "leases backoffs lates",
+    "timestamptz": "at slot_at next_run_at delivery_at",
+    "jsonb": "args saved",
 }
 _TYPES = {f"p_{name}": kind for kind, names in _ARGUMENTS.items() for name in names.split()}
 
@@ -82,7 +87,7 @@ def call(
 @functools.cache
 def _call_text(place: str, function: str, names: tuple[str, ...], columns: str) -> str:
     arguments = ", ".join(f"{name} => %({name})s::{_TYPES[name]}" for name in names)
-    return f"select {columns} from {place}.{function}({arguments})"  # noqa: S608 (the names are our own)
+    return f"select {in_schema(columns)} from {place}.{function}({arguments})"  # noqa: S608 (the names are our own)
 
 
 def only_in(transaction: str, query: Query[T]) -> Query[T]:
@@ -98,9 +103,11 @@ def only_in(transaction: str, query: Query[T]) -> Query[T]:
 
 
 @functools.cache
-def array(texts: tuple[str, ...]) -> str:
+def array(texts: tuple[str | None, ...]) -> str:
     """As Postgres writes an array; the type is the argument's."""
-    quoted = ['"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts]
+    quoted = [
+        "null" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts
+    ]
     return "{" + ",".join(quoted) + "}"
 
 

@@ -3,6 +3,7 @@ happens, and at the end whether the promises were kept."""
 
 import queue
 import time
+from dataclasses import replace
 
 from cronlease.emulator import chaos
 from cronlease.emulator.clock import Clock
@@ -50,7 +51,7 @@ class _Emulation:
         self._warn = warn
         self._ledger = Ledger()
         self._dice = Dice()
-        self._clock = Clock(options.plan.speed)
+        self._clock = Clock(options.plan.speed, options.plan.first)
         faults = options.faults
         if options.all_that_can_be:
             faults = chaos.possible(faults, environment.server)
@@ -60,7 +61,15 @@ class _Emulation:
         )
         self._sender = Sender(environment.function.url, environment.token)
         self._schedulers = [
-            Scheduler(self._sender, job, clock=self._clock, answered=self._events.put, faults=faults, dice=self._dice)
+            Scheduler(
+                self._sender,
+                job,
+                clock=self._clock,
+                answered=self._events.put,
+                faults=faults,
+                dice=self._dice,
+                asleep=options.plan.asleep,
+            )
             for job in options.plan.jobs
         ]
 
@@ -76,6 +85,7 @@ class _Emulation:
         brought = self._options.target.brought
         verdict = judge(self._environment.conninfo, before, self._ledger, self._dice.done, stuck, brought)
         self._show_rows()
+        verdict = replace(verdict, cadence=self._options.unfit)
         self._screen.verdict(verdict)
         if ended is not None:
             raise ended

@@ -13,6 +13,7 @@ import psycopg
 from cronlease.db.queries import load_queries
 from cronlease.emulator.brought import Brought
 from cronlease.emulator.function import EmulatorError
+from cronlease.emulator.left_out import SlotRun, left_out
 from cronlease.emulator.scheduler import Hit
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
@@ -111,6 +112,8 @@ class Verdict:
     # Of the runs those whose answer nobody got, and those of other callers, by trigger.
     unheard: int = 0
     others: dict[str, int] = field(default_factory=dict)
+    # Why the function's cadence does not fit how often it was hit, and what would.
+    cadence: str | None = None
 
     @property
     def too_few(self) -> str | None:
@@ -158,6 +161,7 @@ class Verdict:
             f"  violations  {len(self.violations)}",
             *(f"    {violation}" for violation in shown),
             *([f"    and {more} more"] if more else []),
+            *([f"  cadence     {self.cadence}"] if self.cadence else []),
             *([f"  this verdict proves nothing: {self.too_few}"] if self.too_few else []),
         ]
 
@@ -180,6 +184,8 @@ def judge(
     for each in brought:
         broken += _ask_text(conninfo, each.violations(), {"since": before.since})
     violations = [f"{rule}: {what}" for rule, what in broken]
+    slots = map(SlotRun._make, _ask(conninfo, "slots", params))
+    violations += [f"a slot was left out without a count: {what}" for what in left_out(slots)]
     violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
     unheard = _ask(conninfo, "unheard", params)
     return Verdict(

@@ -127,6 +127,7 @@ class Transaction:
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
         self._blocks.fenced, self._blocks.open = conn, self._name
+        self._record.to_save = None
         self._lease.enter_block()
         self._lent = lend(conn, self._name)
         return self._lent
@@ -169,7 +170,9 @@ class Transaction:
             return only_in(self._id, self._record.success())
         # The row is ours until the commit; from then on a fresh lease is.
         lease = self._lease
-        renewal = renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
+        renewal = renew_refresh_lock(
+            lease.function, lease.request_id, lease.fence, lease.limits.lease, self._record.to_save
+        )
         return only_in(self._id, renewal)
 
     @contextmanager

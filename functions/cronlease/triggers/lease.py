@@ -6,12 +6,11 @@ The run is an ordinary one. Its job only waits for the block, which goes on in t
 import asyncio
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from datetime import timedelta
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from cronlease.cadence import Every, duration
+from cronlease.cadence import Cadence, duration
 from cronlease.errors import LeaseLost, TimeIsUp, Unreachable
 from cronlease.job import Hit, Job
 from cronlease.observe import logs
@@ -24,7 +23,7 @@ from cronlease.run.run import Run
 from cronlease.settings import Settings, load
 from cronlease.triggers.database import database_url, opened
 
-_ALWAYS = Every(timedelta(0), timedelta(0))
+_ALWAYS = Cadence.parse("0s..0s")
 
 
 def lease(name: str, *, lease: str | None = None, every: str | None = None, force: bool = False) -> "Held":
@@ -50,8 +49,8 @@ def job_of(name: str, function: Any, settings: Settings, *, lease: str | None, e
         settings,
         name=name,
         lease=duration(lease) if lease else None,
-        every=Every.parse(every) if every else _ALWAYS,
-        backoff=None if every else _ALWAYS,
+        every=Cadence.parse(every) if every else _ALWAYS,
+        backoff=None if every else _ALWAYS.band,
     )
 
 

@@ -14,6 +14,12 @@ create or replace function public.acquire_refresh_lock(
   p_parent_request_id uuid default null,
   p_actions text[] default null,
   p_max_run interval default null,
+  p_cadence text default null,
+  p_attempts integer default null,
+  p_late interval default null,
+  p_early boolean default false,
+  p_delivery text default null,
+  p_delivery_at timestamptz default null,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -35,7 +41,9 @@ declare
 begin
   select
     false,
-    public.refresh_skip_reason(s.schedule, p_request_id, p_force, v_now),
+    public.refresh_skip_reason(
+      s.schedule, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early
+    ),
     s.locked_by,
     -- Clients cannot read an infinite time: forever is told as null.
     nullif(s.locked_until, 'infinity'),
@@ -58,7 +66,13 @@ begin
       p_backoff => p_backoff,
       p_parent_request_id => p_parent_request_id,
       p_actions => p_actions,
-      p_max_run => p_max_run
+      p_max_run => p_max_run,
+      p_cadence => p_cadence,
+      p_attempts => p_attempts,
+      p_late => p_late,
+      p_early => p_early,
+      p_delivery => p_delivery,
+      p_delivery_at => p_delivery_at
     ) t;
     if v_overdue then
       -- Its client stands still. This hit answers locked all the same; the next one takes over.

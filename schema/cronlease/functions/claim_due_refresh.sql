@@ -10,6 +10,9 @@ create or replace function public.claim_due_refresh(
   p_trigger text default 'run_due',
   p_parent_request_id uuid default null,
   p_max_run interval default null,
+  p_cadences text[] default null,
+  p_most_attempts integer[] default null,
+  p_lates interval[] default null,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -43,7 +46,10 @@ begin
     p_backoffs => p_backoffs,
     p_trigger => p_trigger,
     p_parent_request_id => p_parent_request_id,
-    p_max_run => p_max_run
+    p_max_run => p_max_run,
+    p_cadences => p_cadences,
+    p_most_attempts => p_most_attempts,
+    p_lates => p_lates
   ) t;
   if v_overdue_name is not null then
     v_stuck := public.end_refresh_holder(p_function_name => v_overdue_name, p_locked_by => v_overdue_holder);

@@ -2,6 +2,9 @@
 -- those are left alone, and the oldest of them named.
 create or replace function public.due_refreshes(
   p_actions text[] default null,
+  p_cadences text[] default null,
+  p_most_attempts integer[] default null,
+  p_lates interval[] default null,
   out due bigint,
   out unknown bigint,
   out unknown_names text[]
@@ -23,17 +26,28 @@ begin
     count(*) filter (
       where (p_actions is null or s.action = any (p_actions))
         and (s.every is null or public.is_band(s.every))
+        and public.refresh_cadence(s.schedule, p_cadences[array_position(p_actions, s.action)]) is distinct from 'hit'
+        and not public.refresh_is_spent(
+          s.schedule,
+          p_cadences[array_position(p_actions, s.action)],
+          p_most_attempts[array_position(p_actions, s.action)],
+          p_lates[array_position(p_actions, s.action)],
+          v_now
+        )
     ),
-    count(*) filter (where s.action <> all (p_actions))
+    count(*) filter (
+      where s.action <> all (p_actions)
+        and public.refresh_cadence(s.schedule) is distinct from 'hit'
+    )
   into due, unknown
   from (
-    select n.action, n.every, n.locked_until
+    select n.action, n.every, n.locked_until, n as schedule
     from public.refresh_schedule n
     where n.completed_at is null
       and n.paused_at is null
       and n.next_run_at is null
     union all
-    select d.action, d.every, d.locked_until
+    select d.action, d.every, d.locked_until, d as schedule
     from public.refresh_schedule d
     where d.completed_at is null
       and d.paused_at is null
@@ -54,6 +68,7 @@ begin
             and n.next_run_at is null
             and (n.locked_until is null or n.locked_until <= v_now)
             and n.action <> all (p_actions)
+            and public.refresh_cadence(n) is distinct from 'hit'
           limit 20
         )
         union all
@@ -65,6 +80,7 @@ begin
             and d.next_run_at <= v_now
             and (d.locked_until is null or d.locked_until <= v_now)
             and d.action <> all (p_actions)
+            and public.refresh_cadence(d) is distinct from 'hit'
           order by d.next_run_at nulls first
           limit 20
         )

@@ -1,10 +1,12 @@
 -- Creates the row of a registered function; answers created, exists or locked. Locked: another hit is
--- creating it right now, and an insert would wait for that one's transaction.
+-- creating it right now, and an insert would wait for that one's transaction. A function whose trigger owns its
+-- schedule says hit: run-due and worker leave such a row alone from its beginning.
 create or replace function public.ensure_schedule(
   p_function_name text,
   p_action text default null,
   p_args jsonb default '{}',
-  p_every text default null
+  p_every text default null,
+  p_planned_from text default null
 ) returns text
 language plpgsql
 security definer
@@ -24,12 +26,13 @@ begin
     return 'locked';
   end if;
   -- A row that was deleted and comes back goes on counting: no old holder can match its fence.
-  insert into public.refresh_schedule (function_name, action, args, every, fence)
+  insert into public.refresh_schedule (function_name, action, args, every, planned_from, fence)
   select
     p_function_name,
     coalesce(p_action, p_function_name),
     p_args,
     p_every,
+    p_planned_from,
     coalesce(max(r.fence), 0)
   from public.refresh_runs r
   where r.function_name = p_function_name

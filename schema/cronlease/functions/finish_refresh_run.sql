@@ -3,6 +3,9 @@
 -- commit. A run that this request already closed keeps its recorded end, whatever is said now: that is how
 -- a commit whose answer was lost is resolved. A delay or a retention out of bounds is cut to them: the end must be
 -- written all the same.
+-- p_slot_at is the slot after the one that was served, by the cadence p_planned_from: where the run failed and has no
+-- more attempts, or would be tried again too late, the row goes on with that one. Without a plan, from version 0.1 for
+-- instance, a row that goes by a cron waits unplanned. A forced run leaves beat, cron and slots where they are.
 create or replace function public.finish_refresh_run(
   p_function_name text,
   p_request_id uuid,
@@ -16,6 +19,10 @@ create or replace function public.finish_refresh_run(
   p_unchanged bigint default null,
   p_closed bigint default null,
   p_retention interval default '30 days',
+  p_planned_from text default null,
+  p_slot_at timestamptz default null,
+  p_attempts integer default null,
+  p_late interval default null,
   out status text,
   out next_run_at timestamptz
 )
@@ -27,7 +34,15 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
-  v_id integer;
+  v_row public.refresh_schedule;
+  v_slot timestamptz;
+  v_attempt integer;
+  v_cadence text;
+  v_is_slotted boolean;
+  v_is_forced boolean;
+  v_is_out boolean;
+  v_goes_on boolean;
+  v_late interval;
   v_runs bigint;
   v_done boolean := p_status in ('success', 'partial');
   v_most interval := case when p_status = 'failed' then interval '400 days' else interval '3650 days' end;
@@ -39,7 +54,7 @@ begin
       using errcode = '22023';
   end if;
 
-  select s.id into v_id
+  select s.* into v_row
   from public.refresh_schedule s
   where s.function_name = p_function_name
     and s.locked_by = p_request_id::text
@@ -62,14 +77,68 @@ begin
   end if;
 
   v_now := clock_timestamp();
+  select r.slot, r.attempt into v_slot, v_attempt
+  from public.refresh_runs r
+  where r.request_id = p_request_id;
+  v_cadence := coalesce(p_planned_from, public.refresh_cadence(v_row));
+  -- A beat or a cron: neither a band nor the trigger's own.
+  v_is_slotted := coalesce(not v_row.once and v_cadence <> 'hit' and position('..' in v_cadence) = 0, false);
+  v_is_forced := v_is_slotted and v_attempt is null;
+  v_is_out := p_status = 'failed'
+    and v_row.attempt >= coalesce(v_row.attempts, p_attempts, case when v_is_slotted then 3 end);
+  v_late := case when v_row.missed is null then p_late else v_row.late end;
+  v_goes_on := v_is_slotted and not v_is_forced and p_slot_at is not null and (
+    v_done
+    or p_status = 'failed' and (
+      v_is_out
+      or v_now + v_delay >= p_slot_at
+      or coalesce(v_now + v_delay > v_slot + v_late, false)
+    )
+  );
   update public.refresh_schedule s
   set locked_by = null,
       locked_until = null,
       next_run_at = case
         when s.once and v_done then null
+        when v_is_forced then s.next_run_at
         -- Not its fault: it keeps its place among those that are due.
         when p_status = 'interrupted' and coalesce(s.next_run_at <= v_now, true) then s.next_run_at
+        when v_goes_on then p_slot_at
+        -- Nobody knows the next slot of a cron yet, and a trigger that owns the schedule needs no time.
+        when v_done and (v_cadence = 'hit' or position(' ' in v_cadence) > 0) then null
         else v_now + v_delay
+      end,
+      slot_at = case
+        when v_is_forced then s.slot_at
+        when v_goes_on then p_slot_at
+        when p_planned_from is not null and not v_is_slotted then null
+        when v_done and position(' ' in v_cadence) > 0 then null
+        else s.slot_at
+      end,
+      last_slot_at = case when p_status <> 'interrupted' then coalesce(v_slot, s.last_slot_at) else s.last_slot_at end,
+      last_success_slot_at = case when v_done then coalesce(v_slot, s.last_success_slot_at) else s.last_success_slot_at end,
+      attempt = case
+        when v_is_forced then s.attempt
+        when v_done or v_goes_on then 0
+        -- Not its fault: the run does not count.
+        when p_status = 'interrupted' and v_attempt is not null then greatest(s.attempt - 1, 0)
+        else s.attempt
+      end,
+      planned_from = case when v_is_forced then s.planned_from else coalesce(p_planned_from, s.planned_from) end,
+      planned_before = case
+        when p_planned_from is null or v_is_forced or p_planned_from = s.planned_from then s.planned_before
+        else s.planned_from
+      end,
+      planned_at = case
+        when p_planned_from is null or v_is_forced or p_planned_from = s.planned_from then s.planned_at
+        else v_now
+      end,
+      saved = case when not v_done then s.saved end,
+      paused_at = case when s.once and v_is_out then coalesce(s.paused_at, v_now) else s.paused_at end,
+      paused_reason = case
+        when s.once and v_is_out and s.paused_at is null then
+          format('out of attempts: %s of its runs did not succeed', s.attempt)
+        else s.paused_reason
       end,
       completed_at = case when s.once and v_done then v_now end,
       last_run_at = v_now,
@@ -82,7 +151,7 @@ begin
       end,
       abandoned = 0,
       run_count = s.run_count + 1
-  where s.id = v_id
+  where s.id = v_row.id
   returning p_status, s.next_run_at, s.run_count
   into status, next_run_at, v_runs;
 
@@ -95,7 +164,8 @@ begin
       updated = p_updated,
       unchanged = p_unchanged,
       closed = p_closed,
-      next_run_at = finish_refresh_run.next_run_at
+      -- A failed run without a next one would look as if it was released.
+      next_run_at = coalesce(finish_refresh_run.next_run_at, case when p_status = 'failed' then v_now end)
   where r.request_id = p_request_id;
 
   if v_runs % 100 = 0 then

@@ -5,7 +5,11 @@ create or replace function public.refresh_skip_reason(
   p_row public.refresh_schedule,
   p_request_id uuid,
   p_force boolean,
-  p_at timestamptz
+  p_at timestamptz,
+  p_cadence text default null,
+  p_attempts integer default null,
+  p_late interval default null,
+  p_early boolean default false
 ) returns text
 language sql
 stable
@@ -16,6 +20,16 @@ as $$
     -- The same request asking again is let through, whatever its own claim has moved.
     when (p_row).locked_by = p_request_id::text then null
     when (p_row).locked_until > p_at then 'locked'
-    when (p_row).next_run_at > p_at and not p_force then 'not_due'
+    when p_force then null
+    when (p_row).next_run_at > p_at then
+      case
+        -- A little early a hit takes the coming slot; a retry waits for its time.
+        when p_early
+          and (p_row).next_run_at = (p_row).slot_at
+          and (p_row).next_run_at <= p_at + public.refresh_early((p_row).planned_from)
+          then null
+        else 'not_due'
+      end
+    when public.refresh_is_spent(p_row, p_cadence, p_attempts, p_late, p_at) then 'not_due'
   end
 $$;

@@ -12,6 +12,9 @@ select
   s.completed_at is null
     and s.paused_at is null
     and coalesce(s.next_run_at <= moment.at, true)
+    -- Its trigger decides when it runs, or it must be planned first.
+    and public.refresh_cadence(s) is distinct from 'hit'
+    and not public.refresh_is_spent(s, null, null, null, moment.at)
     and coalesce(s.locked_until <= moment.at, true) as due,
   s.next_run_at,
   s.last_run_at,
@@ -28,6 +31,18 @@ select
   s.once,
   s.completed_at,
   s.paused_at,
-  s.paused_reason
+  s.paused_reason,
+  s.cron,
+  s.time_zone,
+  s.missed,
+  s.late,
+  s.attempts,
+  s.attempt,
+  s.slot_at,
+  s.last_slot_at,
+  s.last_success_slot_at,
+  s.planned_from,
+  s.planned_at,
+  s.planned_before
 from public.refresh_schedule s
 cross join (select clock_timestamp() as at) moment;

@@ -1,10 +1,12 @@
 -- Extends a lease that is still ours: renewed. Busy: the row is locked, by our own data transaction for
--- instance, and nobody else can take it meanwhile. Lost: somebody else has it, or nobody.
+-- instance, and nobody else can take it meanwhile. Lost: somebody else has it, or nobody. What a run saves is kept
+-- with it, for the next one should this one not finish.
 create or replace function public.renew_refresh_lock(
   p_function_name text,
   p_request_id uuid,
   p_fence bigint,
-  p_lease interval
+  p_lease interval,
+  p_saved jsonb default null
 ) returns text
 language plpgsql
 security definer
@@ -23,7 +25,8 @@ begin
   for no key update skip locked;
   if found then
     update public.refresh_schedule s
-    set locked_until = clock_timestamp() + p_lease
+    set locked_until = clock_timestamp() + p_lease,
+        saved = coalesce(p_saved, s.saved)
     where s.function_name = p_function_name;
     return 'renewed';
   end if;

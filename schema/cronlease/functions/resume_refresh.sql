@@ -17,7 +17,9 @@ begin
   if v_paused_at is not null then
     update public.refresh_schedule s
     set paused_at = null,
-        paused_reason = null
+        paused_reason = null,
+        -- A one-shot that was out of attempts has them again.
+        attempt = case when s.once then 0 else s.attempt end
     where s.function_name = p_function_name;
   end if;
   return v_paused_at is not null;

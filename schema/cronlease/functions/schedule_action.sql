@@ -1,5 +1,6 @@
--- Creates a schedule of an action: a one-shot, or with a band of time a recurring one. A name that is taken is an
--- error unless it may be replaced; then the row keeps its history, fence and pause, and all else is as said now.
+-- Creates a schedule of an action: a one-shot, or with a band of time, a beat or a cron a recurring one. A name that is
+-- taken is an error unless it may be replaced; then the row keeps its history, fence and pause, and all else is as said
+-- now. A cron has no next run time until somebody who can compute one has looked at it.
 create or replace function public.schedule_action(
   p_function_name text,
   p_action text,
@@ -8,6 +9,11 @@ create or replace function public.schedule_action(
   p_at timestamptz default null,
   p_every text default null,
   p_replace boolean default false,
+  p_cron text default null,
+  p_time_zone text default null,
+  p_missed text default null,
+  p_late interval default null,
+  p_attempts integer default null,
   out created boolean,
   out next_run_at timestamptz
 )
@@ -27,27 +33,61 @@ declare
     when p_at not between '0001-01-02' and '9999-12-30' then format('%s is no time to run at', p_at)
     when p_delay < interval '0' then format('a delay must not be negative, as %s is', p_delay)
     when p_delay > interval '36500 days' then format('a delay is at most 36500 days, and %s is longer', p_delay)
+    when p_every is not null and p_cron is not null then 'say how often either by every or by a cron, not by both'
+    when p_every = 'hit' then
+      '"hit" is for a function with a trigger of its own: a schedule row needs a cadence such as 10m..15m'
+    when not public.is_cron(p_cron) then
+      format('"%s" is no cron expression: write five fields, such as 0 9 * * 1-5', p_cron)
+    when p_cron is not null and (p_at is not null or p_delay is not null) then
+      'a cron says itself when it is due: leave out the time and the delay'
+    when p_time_zone is not null and p_cron is null then 'a time zone is for a cron: say when by p_cron'
+    when p_missed not in ('once', 'skip') then format('missed is once or skip, not "%s"', p_missed)
+    when coalesce(p_missed = 'skip', false) <> (p_late is not null) then
+      'what is missed is skipped by how late it is: say both missed skip and late, or neither'
+    when p_late <= interval '0' then format('late must be longer than zero, not %s', p_late)
+    when p_attempts < 1 then format('a slot has at least one attempt, not %s', p_attempts)
     when not public.is_band(p_every) then format('"%s" is no cadence: write 10m, or 10m..15m', p_every)
     else public.args_mistake(p_args => p_args)
   end;
   v_fence bigint;
+  v_now timestamptz := clock_timestamp();
+  v_next timestamptz := case when p_cron is null then coalesce(p_at, v_now + coalesce(p_delay, interval '0')) end;
+  -- A beat is counted from its first run.
+  v_slot timestamptz := case when position('..' in p_every) = 0 then v_next end;
 begin
   if v_mistake is not null then
     raise exception '%', v_mistake using errcode = '22023';
   end if;
+  begin
+    perform clock_timestamp() at time zone p_time_zone;
+  exception
+    when invalid_parameter_value then
+      raise exception '"%" is no time zone: write a name such as Europe/Berlin', p_time_zone using errcode = '22023';
+  end;
   -- One who ensures the same row is told at once that it is being created, and need not wait for us.
   perform pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name));
 
   loop
     if not exists (select from public.refresh_schedule s where s.function_name = p_function_name) then
-      insert into public.refresh_schedule as s (function_name, action, args, every, once, next_run_at, fence)
+      insert into public.refresh_schedule as s (
+        function_name, action, args, every, cron, time_zone, missed, late, attempts, once, next_run_at, slot_at,
+        planned_from, planned_at, fence
+      )
       select
         p_function_name,
         p_action,
         coalesce(p_args, '{}'),
         p_every,
-        p_every is null,
-        coalesce(p_at, clock_timestamp() + coalesce(p_delay, interval '0')),
+        p_cron,
+        p_time_zone,
+        p_missed,
+        p_late,
+        p_attempts,
+        p_every is null and p_cron is null,
+        v_next,
+        v_slot,
+        p_every,
+        case when p_every is not null then v_now end,
         -- A row that was deleted and comes back goes on counting: no old holder can match its fence.
         coalesce(max(r.fence), 0)
       from public.refresh_runs r
@@ -64,8 +104,21 @@ begin
       set action = p_action,
           args = coalesce(p_args, '{}'),
           every = p_every,
-          once = p_every is null,
-          next_run_at = coalesce(p_at, clock_timestamp() + coalesce(p_delay, interval '0')),
+          cron = p_cron,
+          time_zone = p_time_zone,
+          missed = p_missed,
+          late = p_late,
+          attempts = p_attempts,
+          once = p_every is null and p_cron is null,
+          next_run_at = v_next,
+          slot_at = v_slot,
+          last_slot_at = null,
+          last_success_slot_at = null,
+          attempt = 0,
+          planned_from = p_every,
+          planned_at = case when p_every is not null then v_now end,
+          planned_before = null,
+          saved = null,
           completed_at = null,
           failures = 0,
           abandoned = 0,

@@ -1,6 +1,7 @@
 -- Claims the oldest due row of these actions for one run, or says when there will be one. The rows are found by
 -- plain reads; each race is decided by take_refresh_lock, and a row that somebody else is claiming is passed, as is
--- one whose args nobody could read.
+-- one whose args nobody could read. A row whose trigger owns its schedule is left alone, and so is one that must be
+-- planned before it may run. No row is claimed before its time.
 -- Null actions are all there are. The same request asking again gets the row that it holds. For claim_due_refresh.
 create or replace function public.take_due_refresh(
   p_request_id uuid,
@@ -12,6 +13,9 @@ create or replace function public.take_due_refresh(
   p_trigger text,
   p_parent_request_id uuid,
   p_max_run interval,
+  p_cadences text[] default null,
+  p_most_attempts integer[] default null,
+  p_lates interval[] default null,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -87,7 +91,8 @@ begin
   loop
     if not v_holds then
       select due.function_name, due.action, due.id, due.at, wanted.place into v_next
-      from unnest(v_actions, v_after, v_after_id) with ordinality as wanted (action, after, after_id, place)
+      from unnest(v_actions, v_after, v_after_id, p_cadences, p_most_attempts, p_lates)
+        with ordinality as wanted (action, after, after_id, cadence, attempts, late, place)
       cross join lateral (
         select s.function_name, s.action, s.id, coalesce(s.next_run_at, '-infinity') as at
         from public.refresh_schedule s
@@ -96,6 +101,8 @@ begin
           and s.action = wanted.action
           and (coalesce(s.next_run_at, '-infinity'), s.id) > (wanted.after, wanted.after_id)
           and coalesce(s.next_run_at, '-infinity') <= v_now
+          and public.refresh_cadence(s, wanted.cadence) is distinct from 'hit'
+          and not public.refresh_is_spent(s, wanted.cadence, wanted.attempts, wanted.late, v_now)
           and (s.locked_until is null or s.locked_until <= v_now)
           and (s.every is null or public.is_band(s.every))
         order by coalesce(s.next_run_at, '-infinity'), s.id
@@ -121,7 +128,10 @@ begin
       p_parent_request_id => p_parent_request_id,
       -- Only as what it was read: another action may want another lease.
       p_actions => array[v_next.action],
-      p_max_run => p_max_run
+      p_max_run => p_max_run,
+      p_cadence => p_cadences[array_position(p_actions, v_next.action)],
+      p_attempts => p_most_attempts[array_position(p_actions, v_next.action)],
+      p_late => p_lates[array_position(p_actions, v_next.action)]
     ) c;
     if acquired then
       function_name := v_next.function_name;
@@ -153,7 +163,7 @@ begin
   select min(coming.at) into next_run_at
   from (
     select due.at
-    from unnest(v_actions) as wanted (action)
+    from unnest(v_actions, p_cadences) as wanted (action, cadence)
     cross join lateral (
       select coalesce(s.next_run_at, '-infinity') as at
       from public.refresh_schedule s
@@ -161,6 +171,7 @@ begin
         and s.paused_at is null
         and s.action = wanted.action
         and coalesce(s.next_run_at, '-infinity') > v_now
+        and public.refresh_cadence(s, wanted.cadence) is distinct from 'hit'
         and (s.locked_until is null or s.locked_until <= v_now)
         and (s.every is null or public.is_band(s.every))
       order by coalesce(s.next_run_at, '-infinity'), s.id
@@ -179,6 +190,7 @@ begin
       and running.paused_at is null
       and (p_actions is null or running.action = any (p_actions))
       and (running.every is null or public.is_band(running.every))
+      and running.planned_from is distinct from 'hit'
   ) coming
   -- Clients cannot read a time beyond these.
   where coming.at between '0001-01-02' and '9999-12-30';

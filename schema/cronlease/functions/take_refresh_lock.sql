@@ -14,6 +14,12 @@ create or replace function public.take_refresh_lock(
   p_parent_request_id uuid,
   p_actions text[],
   p_max_run interval,
+  p_cadence text default null,
+  p_attempts integer default null,
+  p_late interval default null,
+  p_early boolean default false,
+  p_delivery text default null,
+  p_delivery_at timestamptz default null,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -39,6 +45,9 @@ declare
   v_fence bigint;
   v_action text;
   v_every text;
+  v_cron text;
+  v_is_hit boolean;
+  v_delivery text := p_delivery;
   v_now timestamptz := clock_timestamp();
   v_orphans integer;
   v_mistake text;
@@ -47,7 +56,7 @@ declare
 begin
   select
     false,
-    public.refresh_skip_reason(s, p_request_id, p_force, v_now),
+    public.refresh_skip_reason(s, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early),
     s.locked_by,
     -- Clients cannot read an infinite time: forever is told as null.
     nullif(s.locked_until, 'infinity'),
@@ -55,8 +64,11 @@ begin
     s.id,
     s.fence,
     s.action,
-    s.every
-  into acquired, reason, locked_by, locked_until, next_run_at, v_id, v_fence, v_action, v_every
+    s.every,
+    s.cron,
+    public.refresh_cadence(s, p_cadence) = 'hit'
+  into
+    acquired, reason, locked_by, locked_until, next_run_at, v_id, v_fence, v_action, v_every, v_cron, v_is_hit
   from public.refresh_schedule s
   where s.function_name = p_function_name;
   if reason is not null then
@@ -90,6 +102,17 @@ begin
     reason := 'schedule_read_error';
     return;
   end if;
+  if not public.is_cron(v_cron) then
+    reason := 'schedule_read_error';
+    return;
+  end if;
+  if p_delivery_at > v_now + interval '5 seconds' then
+    -- Nothing is delivered before its time: somebody pressed a button, and uses up nothing.
+    v_delivery := null;
+  elsif v_is_hit and public.refresh_was_delivered(p_function_name => p_function_name, p_delivery => v_delivery) then
+    reason := 'duplicate';
+    return;
+  end if;
   if not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id) then
     -- Another hit is claiming this row right now; it wins.
     reason := 'locked';
@@ -113,8 +136,12 @@ begin
     return;
   end if;
   v_now := clock_timestamp();
-  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now);
+  reason := public.refresh_skip_reason(
+    v_row, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early
+  );
   if not public.is_band(v_row.every) then
+    reason := 'schedule_read_error';
+  elsif not public.is_cron(v_row.cron) then
     reason := 'schedule_read_error';
   elsif reason is null and v_row.action <> all (p_actions) then
     reason := 'unknown_action';
@@ -131,6 +158,11 @@ begin
       raise warning 'the args of "%" cannot be read, so it does not run: %', p_function_name, v_mistake
         using errcode = 'CL006';
       reason := 'schedule_read_error';
+    elsif public.refresh_cadence(v_row, p_cadence) = 'hit'
+      and public.refresh_was_delivered(p_function_name => p_function_name, p_delivery => v_delivery)
+    then
+      -- Another hit of the same delivery ran and succeeded since the row was read.
+      reason := 'duplicate';
     end if;
   end if;
   if reason is not null then
@@ -168,6 +200,8 @@ begin
         locked_until = v_now + p_lease,
         fence = v_row.fence + 1,
         abandoned = v_row.abandoned + v_orphans,
+        -- A forced run leaves the slot, and what it has had of attempts, where they are.
+        attempt = case when p_force then v_row.attempt else v_row.attempt + 1 end,
         last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
         next_run_at = case
           when v_row.abandoned + v_orphans >= 3 then v_now + v_backoff
@@ -184,12 +218,16 @@ begin
 
     insert into public.refresh_runs as r (
       request_id, function_name, action, args, fence,
-      trigger, job_name, schedule_time, parent_request_id, started_at, overdue_at
+      trigger, job_name, schedule_time, parent_request_id, started_at, overdue_at, delivery, slot, attempt
     )
     values (
       p_request_id, p_function_name, v_row.action, v_row.args || coalesce(p_args, '{}'), v_row.fence,
       p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now,
-      v_now + p_max_run + p_lease
+      v_now + p_max_run + p_lease,
+      v_delivery,
+      -- A slot that has had its success is not served again: version 0.1 leaves it behind.
+      case when not p_force and v_row.slot_at is distinct from v_row.last_success_slot_at then v_row.slot_at end,
+      case when not p_force then v_row.attempt + 1 end
     )
     returning r.args into args;
   end if;

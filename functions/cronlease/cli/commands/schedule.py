@@ -6,7 +6,7 @@ from uuid import UUID
 
 import click
 
-from cronlease.cli import options, output, rows
+from cronlease.cli import options, output, plan, rows
 from cronlease.cli.backends import blocking_backends, description, how_to_end
 from cronlease.cli.commands.create import create_command
 from cronlease.cli.commands.explain import holder
@@ -55,7 +55,7 @@ def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: boo
 
 
 def _cells(row: rows.Schedule, then: str) -> tuple[str, ...]:
-    every = "once" if row.once else row.every or ""
+    every = "once" if row.once else row.every or row.cron or row.planned_from or ""
     return (row.function_name, row.state, row.action, every, str(row.run_count), row.last_status or "", then)
 
 
@@ -72,7 +72,9 @@ def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
         return
     for field, value in details.schedule._asdict().items():
         if value is not None and field != "every_is_readable":
-            output.text(f"{field:<14} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
+            output.text(f"{field:<20} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
+    for sentence in plan.sentences(details.schedule, details.now):
+        output.text(sentence)
     if details.runs:
         heading = ("run", "status", "trigger", "started", "took", "error")
         cells = [_past(run) for run in details.runs]

@@ -121,7 +121,7 @@ from (
   select s.function_name
   from public.refresh_schedule s
   where s.completed_at is null
-    and not public.is_band(s.every)
+    and not coalesce(public.is_band(s.every), public.is_cron(s.cron), true)
   limit 1000
 ) found
 
