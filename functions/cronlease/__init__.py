@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from cronlease.db.schedule import schedule_action
     from cronlease.decorators import action, scheduled
     from cronlease.errors import AlreadyThere, LeaseLost, StillRunning, TimeIsUp
-    from cronlease.outcome import Outcome, SkipReason, Status
+    from cronlease.outcome import Outcome, RunFailed, Skipped, SkipReason, Status
     from cronlease.run.execution import run_once
     from cronlease.run.run import Run
+    from cronlease.triggers.asgi import asgi
+    from cronlease.triggers.aws_lambda import aws_lambda
 
 __all__ = [
     "AlreadyThere",
@@ -35,11 +37,15 @@ __all__ = [
     "LeaseLost",
     "Outcome",
     "Run",
+    "RunFailed",
     "SkipReason",
+    "Skipped",
     "Status",
     "StillRunning",
     "TimeIsUp",
     "action",
+    "asgi",
+    "aws_lambda",
     "run_once",
     "schedule_action",
     "scheduled",
@@ -53,11 +59,15 @@ _HOMES = {
     "LeaseLost": "errors",
     "Outcome": "outcome",
     "Run": "run.run",
+    "RunFailed": "outcome",
     "SkipReason": "outcome",
+    "Skipped": "outcome",
     "Status": "outcome",
     "StillRunning": "errors",
     "TimeIsUp": "errors",
     "action": "decorators",
+    "asgi": "triggers.asgi",
+    "aws_lambda": "triggers.aws_lambda",
     "run_once": "run.execution",
     "schedule_action": "db.schedule",
     "scheduled": "decorators",

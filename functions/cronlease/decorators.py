@@ -3,22 +3,16 @@
 Settings are read when they decorate, so that bad ones refuse to start; no connection is opened.
 """
 
-import functools
 import importlib.util
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-import functions_framework.aio
-from starlette.requests import Request
-from starlette.responses import Response
-
 from cronlease import registry
 from cronlease.cadence import Every, duration
 from cronlease.job import Job
 from cronlease.settings import Settings, SettingsError, load
-from cronlease.triggers import serving
-from cronlease.triggers.http import HttpTrigger
+from cronlease.triggers import framework
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,19 +36,9 @@ def scheduled(
     def decorate(function: Any) -> Any:
         job, settings = _registered(function, function.__name__, lease, every, backoff, has_row=True)
         try:
-            trigger = HttpTrigger(job, settings)
+            return framework.target(function, job, settings)
         except SettingsError as error:
             raise SystemExit(f"cronlease cannot start {job.name}: {error}") from None
-        serving.when_forked(job.name, trigger.say_served)
-
-        @functions_framework.aio.http
-        @functools.wraps(function)
-        async def target(request: Request) -> Response:
-            return await trigger.answer(request)
-
-        served: Any = target
-        served.trigger = trigger
-        return served
 
     return decorate if function is None else decorate(function)
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -56,6 +56,20 @@ class Hit(NamedTuple):
     schedule_time: str | None = None
     force: bool = False
     args: Mapping[str, Any] = MappingProxyType({})
+    # Names what was delivered, the same for each repeat of it: see slot_delivery. None where the trigger has no name.
+    delivery: str | None = None
+
+
+def slot_delivery(schedule: str | None, slot: str | None) -> str | None:
+    """The name of what a scheduler delivers for one slot: the schedule's name and the slot in UTC. None where either
+    is missing, or the slot is not a time with a zone."""
+    try:
+        moment = datetime.fromisoformat(slot or "")
+        if not schedule or moment.tzinfo is None:
+            return None
+        return f"{schedule} {moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError):
+        return None
 
 
 def _check_job(function: Callable[[Any], Any]) -> None:

@@ -98,5 +98,24 @@ class Outcome(NamedTuple):
         return body
 
 
+class Skipped(Exception):
+    """A block or a command that did not run: `reason` says why, and `outcome` has the rest."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        assert outcome.skipped is not None, "a run is not a skip"
+        hint = f": {outcome.hint}" if outcome.hint else ""
+        super().__init__(f"{outcome.function} was skipped, {outcome.skipped.value}{hint}")
+        self.outcome = outcome
+        self.reason = outcome.skipped
+
+
+class RunFailed(Exception):
+    """A run that did not end well, where the caller of its trigger is Python: `outcome` says how."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"{outcome.function}: {outcome.failed}, {outcome.error}")
+        self.outcome = outcome
+
+
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()

@@ -14,6 +14,7 @@ from cronlease.cadence import Backoff, Every, duration, written
 from cronlease.readers import audience, emails, number, one_of, ping_address, positive, tokens, web_address
 
 PREFIX = "CRONLEASE_"
+CRON_SECRET = "CRON_SECRET"  # noqa: S105 (the variable's name)
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 # Each is set by a platform: Cloud Run, Kubernetes, Lambda, Azure Functions, Vercel, Render, Fly, Railway, Heroku.
 PLATFORM_MARKS = (
@@ -142,6 +143,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
             continue
         if text := env.get(PREFIX + name.upper()):
             values[name] = _read(PREFIX + name.upper(), text, read)
+    if values.get("auth") == "token" and (secret := env.get(CRON_SECRET)):
+        # Vercel's cron sends it.
+        values["token"] = (*values.get("token", ()), *_read(CRON_SECRET, secret, tokens))
     # The platform writes 0 for no timeout.
     if "max_run" not in values and env.get("CLOUD_RUN_TIMEOUT_SECONDS", "0") not in ("0", ""):
         name = "CLOUD_RUN_TIMEOUT_SECONDS"

@@ -206,8 +206,8 @@ def test_a_trigger_over_http_sends_its_token_and_says_the_answer(
     assert (status, out) == (1, "tick: failed (500): ValueError: boom\n")
     assert cronlease.quickly("trigger", "--url", f"{url}/nowhere", "--identity")[:2] == (
         1,
-        "refused: not_found (404): there is nothing at this path: the paths are /, /run-due, /health/live,"
-        " /health/ready, /status\n",
+        "refused: not_found (404): there is nothing at this path: the paths are /, /<function>, /run-due,"
+        " /health/live, /health/ready, /status\n",
     )
 
 

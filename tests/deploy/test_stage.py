@@ -97,9 +97,12 @@ def alone(programs: Path, **settings: str) -> dict[str, str]:
     return environment | {"PATH": os.pathsep.join([str(programs), "/usr/bin", "/bin"])}
 
 
+@pytest.mark.parametrize("served_by", ["functions-framework", "the image's"])
 def test_the_staged_directory_alone_answers_a_hit(
-    stage: Path, empty_environment: Path, empty_dsn: str, tmp_path: Path
+    stage: Path, empty_environment: Path, empty_dsn: str, tmp_path: Path, served_by: str
 ) -> None:
+    (of_image,) = re.findall(r"^CMD (.+)$", (stage / "Dockerfile").read_text(), re.MULTILINE)
+    program, *words = json.loads(of_image) if served_by == "the image's" else [served_by]
     port = free_port()
     environment = alone(
         empty_environment,
@@ -113,7 +116,7 @@ def test_the_staged_directory_alone_answers_a_hit(
     log = tmp_path / "function.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [empty_environment / "functions-framework"],
+            [empty_environment / program, *words],
             cwd=stage,
             env=environment,
             stdout=out,

@@ -54,7 +54,8 @@ def test_every_verb_can_print_json() -> None:
                 yield verb
 
     without = {verb.name for verb in verbs(main) if not any("--json" in option.opts for option in verb.params)}
-    assert without == set()
+    # These two answer nothing of their own: a server, and a command whose output is its own.
+    assert without == {"exec", "serve"}
 
 
 @pytest.mark.usefixtures("boom")

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cronlease.triggers.loopback import is_local
+from cronlease.triggers.auth import is_local
 
 LOCAL = {"host": "localhost:8080"}
 

@@ -42,13 +42,14 @@ _OURS = {
     "run-due": "run_due:run_due_command",
     "runs": "runs:runs_command",
     "schedule": "schedule:schedule_group",
+    "serve": "serve:serve_command",
     "status": "status:status_command",
     "trigger": "trigger:trigger_command",
     "worker": "worker:worker_command",
 }
 # How the help shows them; what is in none of these is the job's.
 _GROUPS = {
-    "Run": ("trigger", "run-due", "worker", "emulate"),
+    "Run": ("trigger", "run-due", "worker", "serve", "emulate"),
     "Look": ("status", "runs", "explain"),
     "Schedules": ("schedule", "recover"),
     "The job": (),

@@ -107,9 +107,9 @@ def printable(text: str) -> str:
 
 def _configured() -> list[str]:
     env = os.environ.get
-    configured = _secrets_of(
-        env("DATABASE_URL", ""), env("PGPASSWORD", ""), env("CRONLEASE_TOKEN", ""), env("CRONLEASE_PING_URL", "")
-    )
+    # The second one is what Vercel's cron sends.
+    tokens = f"{env('CRONLEASE_TOKEN', '')} {env('CRON_SECRET', '')}"
+    configured = _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), tokens, env("CRONLEASE_PING_URL", ""))
     return [*configured, *_hidden]
 
 

@@ -4,6 +4,8 @@ In this order: no new run is started and readiness says so, at least for the ann
 go on, heartbeats and all, for the drain time; what is left then is interrupted, which frees its lease; connections
 are closed; the server's own handler is called and stops listening. A second signal skips the waiting, never the
 freeing.
+
+In a host's process, where we are mounted, the host's handler is called immediately, and the rest happens beside it.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -39,7 +41,10 @@ class Lifecycle:
         self._hurried = False
         self._at_work = 0
         self._interrupts: set[Callable[[], None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[int, Any] = {}
+        self._passes_on = False
+        self._withheld: int | None = None
         self._drain_seconds = 0.0
         self._announce_seconds = 0.0
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -54,16 +59,62 @@ class Lifecycle:
         Both times count from the first signal. When all is done `then` is called, else whoever had SIGTERM before."""
         if self._before or threading.current_thread() is not threading.main_thread():
             return
-        loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._drain_seconds = drain_seconds
         self._announce_seconds = announce_seconds
         self._then = then
+        self._listen(_SIGNALS)
 
-        def arrived(number: int, _: object) -> None:
-            loop.call_soon_threadsafe(self._told_to_stop, number)
+    def listen(self, drain_seconds: float) -> None:
+        """In a host's process: drains when told to stop, while the signal goes on to whoever had it. One that nobody
+        had ends the process after the drain. Asked again, does nothing, except on another event loop."""
+        hooked = self._before and (not self._passes_on or self._loop is asyncio.get_running_loop())
+        if hooked or threading.current_thread() is not threading.main_thread():
+            return
+        self._stopping = asyncio.Event()
+        self._drain_seconds = drain_seconds
+        self._passes_on = True
+        had = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        # None was not set by Python: it could not be given back.
+        self._listen([number for number, handler in had.items() if handler not in (signal.SIG_IGN, None)])
 
-        self._before = {number: signal.signal(number, arrived) for number in _SIGNALS}
+    def _listen(self, signals: Sequence[int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        for number in signals:
+            before = signal.signal(number, self._arrived)
+            if before != self._arrived:
+                self._before[number] = before
+
+    def _arrived(self, number: int, frame: Any) -> None:
+        assert self._loop is not None, "set before the signals are"
+        try:
+            self._loop.call_soon_threadsafe(self._told_to_stop, number)
+        except RuntimeError:
+            # The host's loop is closed, and nothing of ours is left to drain.
+            self._restore()
+            os.kill(os.getpid(), number)
+            return
+        if self._passes_on:
+            handler = self._before.get(number)
+            if callable(handler):
+                handler(number, frame)
+            else:
+                self._withheld = number
+
+    async def drain(self, drain_seconds: float) -> None:
+        """The same end without a signal, when a host's lifespan is over. The process may go on afterwards, and serve
+        again."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+            return
+        self.draining = True
+        self._drain_seconds = drain_seconds
+        if self._stopping is not None:
+            self._stopping.set()
+        await self._wind_down()
+        self.draining = self._hurried = False
+        if self._stopping is not None:
+            self._stopping.clear()
 
     @asynccontextmanager
     async def guarding(self, drain_seconds: float, told: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
@@ -131,30 +182,40 @@ class Lifecycle:
         try:
             # A balancer that only looks has to find a server that answers: even an idle one goes on meanwhile.
             await self._until(lambda: self._hurried, self._announce_seconds)
-            left = self._drain_seconds - self._announce_seconds
-            await self._until(lambda: not self._at_work or self._hurried, left)
-            self._hurried = True
-            for interrupt in list(self._interrupts):
-                interrupt()
-            await self._until(lambda: not self._at_work, _LAST_WORDS_SECONDS)
-            for close in self._closers:
-                with suppress(Exception):
-                    await asyncio.wait_for(close(), _CLOSE_SECONDS)
+            await self._wind_down()
             log(logging.INFO, f"Stopped with {self._at_work} in progress", action="shutdown_finished")
         finally:
             self._hand_back()
 
+    async def _wind_down(self) -> None:
+        """Lets what is in progress finish, interrupts what is left of it, and closes the connections."""
+        left = self._drain_seconds - self._announce_seconds
+        await self._until(lambda: not self._at_work or self._hurried, left)
+        self._hurried = True
+        for interrupt in list(self._interrupts):
+            interrupt()
+        await self._until(lambda: not self._at_work, _LAST_WORDS_SECONDS)
+        closers, self._closers = self._closers, []
+        for close in closers:
+            with suppress(Exception):
+                await asyncio.wait_for(close(), _CLOSE_SECONDS)
+
     def _hand_back(self) -> None:
-        before, self._before = self._before, {}
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        handler = before.get(signal.SIGTERM)
+        handler = self._before.get(signal.SIGTERM)
+        self._restore()
         if self._then is not None:
             self._then()
-        elif callable(handler):
+        elif callable(handler) and not self._passes_on:
             handler(signal.SIGTERM, None)
-        else:
-            os.kill(os.getpid(), signal.SIGTERM)
+        elif (number := self._withheld if self._passes_on else signal.SIGTERM) is not None:
+            os.kill(os.getpid(), number)
+
+    def _restore(self) -> None:
+        before, self._before = self._before, {}
+        for number, handler in before.items():
+            # A host may have taken it back by itself.
+            if signal.getsignal(number) == self._arrived:
+                signal.signal(number, handler)
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Looks again and again: it is for the last seconds of a process, and what it waits for has no one place."""

@@ -118,7 +118,7 @@ def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setenv("DATABASE_URL", cronlease_database)
     # The signals belong to the test runner.
-    monkeypatch.setattr(process, "hook", lambda *_: None)
+    monkeypatch.setattr(process, "hook", lambda *_, **__: None)
     triggers: list[HttpTrigger] = []
     # An event loop in a thread of its own: any number of threads can wait for what it does.
     with start_blocking_portal() as portal:
@@ -130,7 +130,7 @@ def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -
             if trigger not in triggers:
                 trigger.move(load())
                 triggers.append(trigger)
-            return Client(target, portal)
+            return Client(trigger, portal)
 
         yield client
         for trigger in triggers:

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
+    from cronlease.triggers.http import HttpTrigger
+
 
 class Client:
     """A function behind its HTTP trigger, without a server: `hit` answers the body, and the status as `http_status`.
     For any thread, and for several at the same time."""
 
-    def __init__(self, target: Any, portal: "BlockingPortal") -> None:
-        self._target = target
+    def __init__(self, trigger: "HttpTrigger", portal: "BlockingPortal") -> None:
+        self._trigger = trigger
         self._portal = portal
 
     def hit(
@@ -38,12 +40,10 @@ class Client:
     async def _answer(self, scope: dict[str, Any], body: bytes) -> dict[str, Any]:
         import json
 
-        from starlette.requests import Request
-
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body, "more_body": False}
 
         whole = {"type": "http", "http_version": "1.1", "query_string": b"", "server": ("testserver", 80), **scope}
         whole["client"] = ("127.0.0.1", 0)
-        response = await self._target(Request(whole, receive))
-        return {**json.loads(response.body), "http_status": response.status_code}
+        answer = await self._trigger.answer(whole, receive)
+        return {**json.loads(answer.body), "http_status": answer.status}

@@ -6,19 +6,22 @@ What a caller can get wrong is answered in one sentence that names the field, be
 import asyncio
 import functools
 import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
-
 from cronlease import arguments
-from cronlease.job import Hit
+from cronlease.job import Hit, slot_delivery
 from cronlease.observe.redact import cut
 
 MOST_BYTES = 64 * 1024
-# Less than a process that is told to stop lets those finish that have begun.
+# Shorter than the default drain time.
 _BODY_SECONDS = 5.0
 _HEADER_LENGTH = 500
 _FIELD_LENGTH = 50
+
+# As ASGI has them.
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class Refused(Exception):
@@ -33,43 +36,91 @@ class Refused(Exception):
         self.headers = headers or {}
 
 
-async def read_hit(request: Request) -> Hit:
+def place(scope: Scope) -> tuple[str, str]:
+    """Where we are mounted, and the path from there on, without a slash at its end. Some hosts leave the mount's part
+    in the path; some take it away without a word, and only the raw path still has it."""
+    root: str = scope.get("root_path", "").rstrip("/")
+    path: str = scope["path"].rstrip("/")
+    if root:
+        return root, (path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else path) or "/"
+    whole = scope.get("raw_path", b"").decode("latin-1").rstrip("/")
+    return whole.removesuffix(path) if whole.endswith(path) else "", path or "/"
+
+
+def is_vercel(scope: Scope) -> bool:
+    """Whether it is a GET of Vercel's cron, by what it says of itself."""
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    by_name = headers.get(b"user-agent", b"").startswith(b"vercel-cron/")
+    return scope["method"] == "GET" and (by_name or b"x-vercel-cron-schedule" in headers)
+
+
+async def read_hit(scope: Scope, receive: Receive) -> Hit:
     """What was asked for, and who says so. Raises Refused."""
-    headers: dict[bytes, bytes] = dict(request.scope["headers"])
-    fields = _fields(await _body(request, headers))
-    if b"x-cloudscheduler" not in headers:
-        return Hit(**fields)
-    return Hit(
-        trigger="cloud_scheduler",
-        job_name=_text(headers.get(b"x-cloudscheduler-jobname")),
-        schedule_time=_text(headers.get(b"x-cloudscheduler-scheduletime")),
-        **fields,
-    )
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    delivery = _delivery(_text(headers.get(b"x-cronlease-delivery"), longest=MOST_BYTES))
+    if is_vercel(scope):
+        return Hit(trigger="vercel", job_name=_text(headers.get(b"x-vercel-cron-schedule")), delivery=delivery)
+    body = await _body(scope, receive, headers)
+    if b"ce-specversion" in headers or b"x-goog-pubsub-message-id" in headers:
+        return _event(headers, body)
+    given = _object(body)
+    if "message" in given or "specversion" in given:
+        return _event(headers, body)
+    fields = _validated(given) if given else {}
+    if b"x-cloudscheduler" in headers:
+        job_name = _text(headers.get(b"x-cloudscheduler-jobname"))
+        slot = _text(headers.get(b"x-cloudscheduler-scheduletime"))
+        # Its own: a header that a person has set there would be the same for each slot.
+        delivery = slot_delivery(job_name, slot)
+        return Hit("cloud_scheduler", job_name, slot, delivery=delivery, **fields)
+    return Hit("http" if delivery else "manual", delivery=delivery, **fields)
 
 
-async def _body(request: Request, headers: dict[bytes, bytes]) -> bytes:
+def _event(headers: dict[bytes, bytes], body: bytes) -> Hit:
+    from cronlease.triggers.events import read_event
+
+    try:
+        hit = read_event({name.decode("latin-1"): _text(value) or "" for name, value in headers.items()}, body)
+        arguments.encode({"args": hit.args, "job_name": hit.job_name, "delivery": hit.delivery})
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "bad_request", f"the event cannot be used: {_reason(error)}") from None
+    return hit._replace(job_name=(hit.job_name or "")[:_HEADER_LENGTH] or None, delivery=_delivery(hit.delivery))
+
+
+def _delivery(name: str | None) -> str | None:
+    """Refused where it is too long: cut, two of them could be the same."""
+    if name and len(name) > _HEADER_LENGTH:
+        raise Refused(400, "bad_request", f"the name of a delivery has at most {_HEADER_LENGTH} characters")
+    return name or None
+
+
+async def _body(scope: Scope, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
     length = headers.get(b"content-length", b"0")
-    if length == b"0" and b"transfer-encoding" not in headers:
+    # From HTTP/2 on neither header is needed for a body.
+    says_so = scope.get("http_version", "1.1").startswith("1")
+    if length == b"0" and b"transfer-encoding" not in headers and says_so:
         return b""
     too_large = Refused(413, "body_too_large", f"the body is larger than {MOST_BYTES} bytes: send less in args")
     if length.isdigit() and int(length) > MOST_BYTES:
         raise too_large
-    body = b""
+    body, is_all = b"", False
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
+            while not is_all:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused(400, "bad_request", "the caller hung up before the body was there")
+                body += message.get("body", b"")
+                is_all = not message.get("more_body", False)
                 if len(body) > MOST_BYTES:
                     raise too_large
     except TimeoutError:
         sentence = f"the body did not arrive within {_BODY_SECONDS:g} s: send all of it at once"
         raise Refused(408, "body_too_slow", sentence, headers={"Connection": "close"}) from None
-    except ClientDisconnect:
-        raise Refused(400, "bad_request", "the caller hung up before the body was there") from None
     return body
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def _object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
@@ -81,7 +132,7 @@ def _fields(body: bytes) -> dict[str, Any]:
         ) from None
     if not isinstance(given, dict):
         raise Refused(400, "bad_request", 'the body must be a JSON object, such as {"force": true}')
-    return _validated(given)
+    return given
 
 
 def _reason(error: ValueError | RecursionError) -> str:
@@ -122,5 +173,5 @@ def _model() -> Any:
     )
 
 
-def _text(header: bytes | None) -> str | None:
-    return None if header is None else header.decode("latin-1").replace("\0", "")[:_HEADER_LENGTH]
+def _text(header: bytes | None, longest: int = _HEADER_LENGTH) -> str | None:
+    return None if header is None else header.decode("latin-1").replace("\0", "")[:longest]

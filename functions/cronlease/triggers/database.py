@@ -1,0 +1,61 @@
+"""The database of this process: what is configured, or the embedded server of a person's own machine."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cronlease.db.connection import Database
+from cronlease.db.conninfo import place_of
+from cronlease.errors import DatabaseTrouble, Unreachable
+from cronlease.process.shutdown import process
+from cronlease.settings import Settings
+
+if TYPE_CHECKING:
+    from cronlease.embedded.server import EmbeddedPostgres
+
+
+class OwnDatabase:
+    """Opened when it is first needed, on the event loop that needs it: a module is imported before its worker is
+    forked. Closed when the process drains, and opened again by whoever still needs it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._database: Database | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._embedded: EmbeddedPostgres | None = None
+
+    def get(self) -> Database:
+        """Raises Unreachable where the embedded server cannot be started."""
+        loop = asyncio.get_running_loop()
+        gone = self._embedded is not None and not self._embedded.running
+        if self._database is None or self._loop is not loop or gone:
+            self._database = Database(self._url(), pooler=self._settings.pooler)
+            self._loop = loop
+            process.close_at_the_end(self.close)
+        return self._database
+
+    async def close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            await database.close()
+
+    def described(self) -> str:
+        """For the first line of a log, without secrets: where the database is, and who we are there."""
+        if not self._settings.has_database:
+            from cronlease.embedded.cluster import default_data_dir
+
+            return f"the embedded PostgreSQL in {default_data_dir() / 'postgres'}: set DATABASE_URL for another"
+        try:
+            return f"the database {place_of(self._settings.database_url or '')}"
+        except DatabaseTrouble as trouble:
+            return f"no database: {trouble}"
+
+    def _url(self) -> str:
+        if self._settings.has_database:
+            return self._settings.database_url or ""
+        from cronlease.embedded.server import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
+
+        try:
+            self._embedded = EmbeddedPostgres.start(default_data_dir() / "postgres")
+        except EmbeddedPostgresError as error:
+            raise Unreachable(str(error)) from None
+        return self._embedded.dsn
