@@ -40,6 +40,8 @@ RUNNER = (
     "select pid from public.refresh_holders",
     "select gid from public.refresh_prepared",
     "select public.end_refresh_holder('held')",
+    # Who forced it.
+    "select public.record_refresh_operation(p_function_name => 'free', p_operation => 'run')",
     # A job may ask for the lock of a claim.
     "select pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), 1)",
     # A job may make schedules, also in place of its own.
@@ -75,7 +77,11 @@ READER = (
     "select title from public.closed_openings",
 )
 
-RUNNER_AND_READER = ("select public.read_refresh_status()",)
+RUNNER_AND_READER = (
+    "select public.read_refresh_status()",
+    "select public.read_refresh_page(p_search => 'free')",
+    "select public.read_refresh_schedule(p_function_name => 'free')",
+)
 
 ANYBODY = (
     "select 1",
@@ -100,6 +106,9 @@ NOBODY = (
     "update public.refresh_runs set status = 'success'",
     "delete from public.refresh_runs",
     "truncate public.refresh_runs",
+    "select actor from public.refresh_operations",
+    "insert into public.refresh_operations (function_name, operation, actor) values ('free', 'run', 'me')",
+    "delete from public.refresh_operations",
     "select name from public.cronlease_migrations",
     "insert into public.cronlease_migrations (name, hash) values ('0001', '')",
     "delete from public.cronlease_migrations",
@@ -120,6 +129,7 @@ NOBODY = (
     "select public.is_band('10m')",
     "select public.is_cron('0 9 * * *')",
     "select public.refresh_was_delivered(p_function_name => 'free', p_delivery => '1')",
+    "select public.refresh_health(s.schedule, clock_timestamp()) from public.refresh_rows s",
     "select public.args_mistake('{}')",
     "select public.readable_args('{}')",
     # More of the job's tables than the job needs.

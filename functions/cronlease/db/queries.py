@@ -19,13 +19,15 @@ T = TypeVar("T")
 
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _ARGUMENTS = {
-    "text": "function_name trigger job_name schedule_time action every reason status error",
+    "text": "function_name trigger job_name schedule_time action every reason status error actor operation search"
+    " health",
     "text[]": "actions",
     "uuid": "request_id parent_request_id",
     "bigint": "fence fetched inserted updated unchanged closed",
     "boolean": "force replace with_args",
     "interval": "lease backoff max_run delay retention older_than",
     "interval[]": "leases backoffs",
+    "integer": "page runs",
     "timestamptz": "at",
     "jsonb": "args",
 }
