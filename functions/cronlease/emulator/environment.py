@@ -19,7 +19,7 @@ from cronlease.emulator.issuer import Issuer
 from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.setup import SetupError, run_file
 from cronlease.emulator.stopping import Stopping
-from cronlease.process.emulated import EMULATED, Times
+from cronlease.process.emulated import EMULATED, VERDICT, Times
 from cronlease.settings import PLATFORM_MARKS, Settings, load
 
 # Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
@@ -47,6 +47,8 @@ class Environment:
     behaviour: dict[str, str]
     token: Callable[[], str] | None
     token_file: Path | None
+    # Where the status page looks for the verdict so far.
+    verdict_file: Path
 
     def heading(self) -> str:
         database = [self.server.shell_variables(_DATABASE)] if self.server else []
@@ -57,7 +59,7 @@ cronlease emulate: Ctrl-C stops it all
   function      {self.name}
   times         {self.times}
   run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
-  look          curl {self.function.url}status{who}
+  look          {self.function.url}status in a browser, or curl {self.function.url}status{who}
   database      {self.psql}
   other verbs   export {verbs}
   its log       {self.log.path}
@@ -100,6 +102,8 @@ def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str],
         if target.setup is not None:
             _set_up(conninfo, target.setup)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
+        verdict_file = folder / "verdict.json"
+        env[VERDICT] = str(verdict_file)
         feeds = _feeds(stack, folder, env, settings) if target.reads_feeds else None
         log = stack.enter_context(log_file())
         function = FunctionProcess(target.source, target.function, port, env, log, stopping)
@@ -118,6 +122,7 @@ def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str],
             {name: env[name] for name in [*target.defaults, *(["CRONLEASE_SOURCES"] if feeds else [])]},
             issuer.token if issuer else None,
             _token_file(folder, issuer) if issuer else None,
+            verdict_file,
         )
 
 
