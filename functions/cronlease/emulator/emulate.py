@@ -69,7 +69,7 @@ class _Emulation:
         before = Before.read(self._environment.conninfo, self._options.scope)
         bulletin = Bulletin(
             self._environment.verdict_file,
-            lambda: judge(self._environment.conninfo, before, self._ledger.copied(), self._dice.done, []),
+            lambda: judge(self._environment.conninfo, before, self._ledger.copied(), self._dice.done.copy(), []),
         )
         bulletin.start()
         ended = self._hit_until_the_end()

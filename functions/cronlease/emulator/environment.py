@@ -54,12 +54,15 @@ class Environment:
         database = [self.server.shell_variables(_DATABASE)] if self.server else []
         verbs = " ".join([*database, *(f"{name}={shlex.quote(value)}" for name, value in self.behaviour.items())])
         who = f' -H "Authorization: Bearer $(cat {self.token_file})"' if self.token_file else ""
+        look = f"curl {self.function.url}status{who}"
+        if not who:
+            look = f"open {self.function.url}status in a browser, or {look}"
         return f"""\
 cronlease emulate: Ctrl-C stops it all
   function      {self.name}
   times         {self.times}
   run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
-  look          {self.function.url}status in a browser, or curl {self.function.url}status{who}
+  look          {look}
   database      {self.psql}
   other verbs   export {verbs}
   its log       {self.log.path}
