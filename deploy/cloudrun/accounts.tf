@@ -1,6 +1,6 @@
-# What the function runs as: it may read its DSN and, with Cloud SQL, connect to that one instance.
+# What the functions and our jobs run as: it may read the DSN and, with Cloud SQL, connect to that one instance.
 resource "google_service_account" "function" {
-  account_id   = "cronlease-function"
+  account_id   = "${var.name}-function"
   display_name = "cronlease: what the function runs as"
 
   depends_on = [google_project_service.needed]
@@ -8,7 +8,7 @@ resource "google_service_account" "function" {
 
 # What the scheduler calls as: it may invoke the services, nothing else.
 resource "google_service_account" "scheduler" {
-  account_id   = "cronlease-scheduler"
+  account_id   = "${var.name}-scheduler"
   display_name = "cronlease: what the scheduler calls as"
 
   depends_on = [google_project_service.needed]
@@ -20,16 +20,26 @@ resource "google_secret_manager_secret_iam_member" "function_reads_its_dsn" {
   member    = google_service_account.function.member
 }
 
-resource "google_project_iam_member" "function_connects_to_its_database" {
-  count = var.cloud_sql == null ? 0 : 1
+# Those of jobs.json; you have made them.
+resource "google_secret_manager_secret_iam_member" "function_reads_its_secrets" {
+  for_each = local.secrets
 
-  project = var.project
+  secret_id = each.value
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.function.member
+}
+
+resource "google_project_iam_member" "function_connects_to_its_database" {
+  for_each = local.instances
+
+  # That of the instance, which may be another one.
+  project = regex("^(.+):[^:]+:([^:]+)$", each.value)[0]
   role    = "roles/cloudsql.client"
   member  = google_service_account.function.member
 
   condition {
     title      = "only its own instance"
-    expression = "resource.name == 'projects/${var.project}/instances/${one(google_sql_database_instance.cronlease[*].name)}' && resource.service == 'sqladmin.googleapis.com'"
+    expression = "resource.name == 'projects/${regex("^(.+):[^:]+:([^:]+)$", each.value)[0]}/instances/${regex("^(.+):[^:]+:([^:]+)$", each.value)[1]}' && resource.service == 'sqladmin.googleapis.com'"
   }
 }
 

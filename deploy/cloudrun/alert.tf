@@ -1,10 +1,11 @@
-# A database that is gone fails no request and no probe: the log alone tells. deploy/alert.json says what is looked for.
+# A database that is gone fails no request, and the retry of a failed run is a skip: the log alone tells.
+# deploy/alert.json says what is looked for.
 locals {
   alert   = jsondecode(file("${path.module}/../alert.json"))
   matched = one(local.alert.conditions)
 }
 
-resource "google_monitoring_alert_policy" "schedule_read_error" {
+resource "google_monitoring_alert_policy" "trouble" {
   display_name          = local.alert.displayName
   severity              = local.alert.severity
   combiner              = local.alert.combiner

@@ -1,13 +1,16 @@
 locals {
-  instance = one(google_sql_database_instance.cronlease[*].connection_name)
+  made = one(google_sql_database_instance.cronlease[*].connection_name)
+  # At most one: the instance that is made here, or one that was there before.
+  instances = { for kind, name in { made = local.made, given = var.cloud_sql_connection } : kind => name
+  if kind == "made" ? var.cloud_sql != null : var.cloud_sql_connection != null }
   # Terraform writes a space as +, which libpq takes for a plus.
   password = try(replace(urlencode(var.database_password), "+", "%20"), null)
   # libpq reads a host that begins with a slash as the directory of a socket.
-  socket_url = "postgresql://cronlease:${coalesce(local.password, "none")}@/cronlease?host=/cloudsql/${coalesce(local.instance, "none")}"
+  socket_url = "postgresql://cronlease:${coalesce(local.password, "none")}@/cronlease?host=/cloudsql/${coalesce(local.made, "none")}"
 }
 
 resource "google_secret_manager_secret" "database_url" {
-  secret_id = "cronlease-database-url"
+  secret_id = "${var.name}-database-url"
 
   replication {
     auto {}
@@ -31,7 +34,7 @@ resource "google_secret_manager_secret_version" "database_url" {
 resource "google_sql_database_instance" "cronlease" {
   count = var.cloud_sql == null ? 0 : 1
 
-  name                = "cronlease"
+  name                = var.name
   region              = var.region
   database_version    = var.cloud_sql.version
   deletion_protection = var.cloud_sql.deletion_protection

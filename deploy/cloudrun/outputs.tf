@@ -9,7 +9,7 @@ output "jobs" {
 }
 
 output "function_account" {
-  description = "What the function runs as."
+  description = "What the functions run as."
   value       = google_service_account.function.email
 }
 
@@ -24,6 +24,6 @@ output "database_secret" {
 }
 
 output "cloud_sql_instance" {
-  description = "Connection name of the Cloud SQL instance, null without one."
-  value       = local.instance
+  description = "Connection name of the Cloud SQL instance that was made, null without one."
+  value       = local.made
 }

@@ -1,12 +1,14 @@
 resource "google_cloud_scheduler_job" "hit" {
   for_each = local.jobs
 
-  name             = "cronlease-${each.key}"
+  name             = "${var.name}-${each.key}"
   description      = "POST ${each.value.path} of ${each.value.function}"
   region           = var.region
   schedule         = each.value.schedule
   time_zone        = each.value.time_zone
   attempt_deadline = each.value.attempt_deadline
+  # It would start a long run over HTTP, and that would be cut off.
+  paused = var.long_runs != null
 
   retry_config {
     retry_count          = each.value.retry.count

@@ -19,7 +19,7 @@ resource "google_cloud_run_v2_service" "function" {
       image = var.image
 
       dynamic "env" {
-        for_each = merge(var.environment, {
+        for_each = merge(local.environment, {
           CRONLEASE_AUTH    = "iam"
           CRONLEASE_LEASE   = each.value.lease
           CRONLEASE_MAX_RUN = each.value.max_run
@@ -32,6 +32,21 @@ resource "google_cloud_run_v2_service" "function" {
         content {
           name  = env.key
           value = env.value
+        }
+      }
+
+      dynamic "env" {
+        for_each = local.secrets
+
+        content {
+          name = env.key
+
+          value_source {
+            secret_key_ref {
+              secret  = env.value
+              version = "latest"
+            }
+          }
         }
       }
 
@@ -68,23 +83,36 @@ resource "google_cloud_run_v2_service" "function" {
       }
 
       dynamic "volume_mounts" {
-        for_each = var.cloud_sql == null ? [] : ["cloudsql"]
+        for_each = local.instances
 
         content {
-          name       = volume_mounts.value
+          name       = "cloudsql"
           mount_path = "/cloudsql"
         }
       }
     }
 
     dynamic "volumes" {
-      for_each = var.cloud_sql == null ? [] : ["cloudsql"]
+      for_each = local.instances
 
       content {
-        name = volumes.value
+        name = "cloudsql"
 
         cloud_sql_instance {
-          instances = [local.instance]
+          instances = [volumes.value]
+        }
+      }
+    }
+
+    dynamic "vpc_access" {
+      for_each = var.network == null ? [] : [var.network]
+
+      content {
+        egress = "PRIVATE_RANGES_ONLY"
+
+        network_interfaces {
+          network    = vpc_access.value.network
+          subnetwork = vpc_access.value.subnetwork
         }
       }
     }
@@ -94,7 +122,9 @@ resource "google_cloud_run_v2_service" "function" {
     google_project_service.needed,
     google_project_iam_member.function_connects_to_its_database,
     google_secret_manager_secret_iam_member.function_reads_its_dsn,
+    google_secret_manager_secret_iam_member.function_reads_its_secrets,
     google_sql_database.cronlease,
     google_sql_user.cronlease,
+    terraform_data.migrated,
   ]
 }

@@ -19,8 +19,29 @@ variable "region" {
   }
 }
 
+variable "name" {
+  description = "Of this deployment: it comes before the names of what is made for it."
+  type        = string
+  default     = "cronlease"
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,18}[a-z0-9]$", var.name))
+    error_message = "name is 2 to 20 lower-case letters, digits and hyphens."
+  }
+}
+
+variable "folder" {
+  description = "The directory that deploy/stage.sh has made and that the image was built from."
+  type        = string
+
+  validation {
+    condition     = fileexists("${var.folder}/jobs.json") && fileexists("${var.folder}/schema.sql")
+    error_message = "folder is a directory made by deploy/stage.sh: it has a jobs.json and a schema.sql."
+  }
+}
+
 variable "image" {
-  description = "The image made from deploy/Dockerfile, best by digest: REGION-docker.pkg.dev/PROJECT/REPO/cronlease@sha256:..."
+  description = "The image made from that folder, best by digest: REGION-docker.pkg.dev/PROJECT/REPO/cronlease@sha256:..."
   type        = string
 
   validation {
@@ -39,6 +60,11 @@ variable "database_url" {
   validation {
     condition     = var.cloud_sql != null || can(regex("^postgres(ql)?://", var.database_url))
     error_message = "database_url begins with postgresql://, and without cloud_sql it is needed."
+  }
+
+  validation {
+    condition     = var.cloud_sql_connection == null || try(strcontains(var.database_url, "host=/cloudsql/${var.cloud_sql_connection}"), false)
+    error_message = "database_url does not name the socket of cloud_sql_connection: postgresql://USER:PASSWORD@/DATABASE?host=/cloudsql/PROJECT:REGION:INSTANCE."
   }
 }
 
@@ -68,6 +94,47 @@ variable "cloud_sql" {
   }
 }
 
+variable "cloud_sql_connection" {
+  description = "PROJECT:REGION:INSTANCE of a Cloud SQL instance that is there already, in this project or another; database_url then names its socket."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.cloud_sql_connection == null || can(regex("^[^:]+(:[^:]+){2,3}$", var.cloud_sql_connection))
+    error_message = "cloud_sql_connection is PROJECT:REGION:INSTANCE."
+  }
+
+  validation {
+    condition     = var.cloud_sql_connection == null || var.cloud_sql == null
+    error_message = "cloud_sql makes an instance, cloud_sql_connection names one that is there: give one of them."
+  }
+}
+
+variable "network" {
+  description = "Connects to private addresses in this network, such as the private IP of a database. The subnetwork is in the region."
+  type        = object({ network = string, subnetwork = string })
+  default     = null
+
+  validation {
+    condition     = try(length(var.network.network) > 0 && length(var.network.subnetwork) > 0, var.network == null)
+    error_message = "network has a network and a subnetwork."
+  }
+}
+
+variable "long_runs" {
+  description = "For runs longer than a request may be: a Cloud Run job runs what is due, and the hits over HTTP are paused."
+  type = object({
+    timeout  = optional(number, 7200)
+    schedule = optional(string, "*/5 * * * *")
+  })
+  default = null
+
+  validation {
+    condition     = try(var.long_runs.timeout >= 100 && var.long_runs.timeout <= 604800, var.long_runs == null)
+    error_message = "long_runs.timeout is a number of seconds, from 100 to 604800."
+  }
+}
+
 variable "database_password" {
   description = "Password of the user that is made in the Cloud SQL instance; needed with cloud_sql only."
   type        = string
@@ -82,7 +149,7 @@ variable "database_password" {
 }
 
 variable "migrate" {
-  description = "auto: the first hit on an empty database creates the schema. never: only `cronlease migrate` does."
+  description = "auto: the schema and the folder's schema.sql are applied before the functions are replaced. never: you do it."
   type        = string
   default     = "auto"
 
@@ -93,21 +160,21 @@ variable "migrate" {
 }
 
 variable "environment" {
-  description = "Further settings of the function, such as CRONLEASE_EVERY. Lease and max_run are in deploy/jobs.json."
+  description = "Further settings of the functions, such as CRONLEASE_EVERY, over those of jobs.json."
   type        = map(string)
   default     = {}
 
   validation {
     condition = length(setintersection(keys(var.environment), [
-      "CRONLEASE_AUTH", "CRONLEASE_LEASE", "CRONLEASE_MAX_RUN", "CRONLEASE_MIGRATE", "DATABASE_URL", "FUNCTION_TARGET",
-      "GOOGLE_CLOUD_PROJECT",
+      "CRONLEASE_AUTH", "CRONLEASE_LEASE", "CRONLEASE_MAX_RUN", "CRONLEASE_MIGRATE", "DATABASE_URL", "FUNCTION_SOURCE",
+      "FUNCTION_TARGET", "GOOGLE_CLOUD_PROJECT", "PORT",
     ])) == 0
-    error_message = "environment has a variable that is set elsewhere: see deploy/jobs.json and the other variables."
+    error_message = "environment has a variable that is set elsewhere: see jobs.json and the other variables."
   }
 }
 
 variable "alert_channels" {
-  description = "Who is told when a schedule cannot be read: names of notification channels. Without one, only the console shows it."
+  description = "Who is told when a run fails or cannot start: names of notification channels. Without one, only the console shows it."
   type        = list(string)
   default     = []
 

@@ -19,7 +19,7 @@ resource "google_project_service" "needed" {
   for_each = toset(concat(
     ["cloudscheduler.googleapis.com", "iam.googleapis.com", "logging.googleapis.com", "monitoring.googleapis.com",
     "run.googleapis.com", "secretmanager.googleapis.com"],
-    var.cloud_sql == null ? [] : ["sqladmin.googleapis.com"],
+    var.cloud_sql == null && var.cloud_sql_connection == null ? [] : ["sqladmin.googleapis.com"],
   ))
 
   service            = each.value

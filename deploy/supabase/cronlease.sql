@@ -1,6 +1,7 @@
 -- cronlease on Supabase: the database's own cron hits the function, and nobody but service_role reaches our tables
 -- through the REST API. Run it as postgres, after `cronlease migrate` and again after every later one: it changes only
--- what is ours.
+-- what is ours. It is for the schema public: another one (CRONLEASE_SCHEMA) the REST API does not show unless you name
+-- it among the exposed schemas, so there only the schedules at the end are needed.
 --
 -- Once, before: where the function listens, and the token that it was given (CRONLEASE_AUTH=token, CRONLEASE_TOKEN).
 --   select vault.create_secret('https://cronlease.example', 'cronlease_url');
@@ -33,7 +34,13 @@ declare
   v_name text;
   v_role text;
 begin
-  foreach v_name in array v_tables || v_views loop
+  -- Those that are there: the tables of openings are made only for the job that has them.
+  for v_name in
+    select c.relname::text
+    from pg_catalog.pg_class c
+    where c.relnamespace = 'public'::regnamespace
+      and c.relname = any (v_tables || v_views)
+  loop
     execute format('revoke all on table public.%I from public, anon, authenticated', v_name);
     execute format('grant all on table public.%I to service_role', v_name);
   end loop;
@@ -48,7 +55,12 @@ begin
   end loop;
   -- The second wall, for the day somebody grants a table again; a view would still show what its owner sees. The owner
   -- and service_role are not bound by it.
-  foreach v_name in array v_tables loop
+  for v_name in
+    select c.relname::text
+    from pg_catalog.pg_class c
+    where c.relnamespace = 'public'::regnamespace
+      and c.relname = any (v_tables)
+  loop
     execute format('alter table public.%I enable row level security', v_name);
     for v_role in
       select r.rolname

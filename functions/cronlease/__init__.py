@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cronlease.run.run import Run
     from cronlease.triggers.asgi import asgi
     from cronlease.triggers.aws_lambda import aws_lambda
+    from cronlease.triggers.lease import lease
 
 __all__ = [
     "AlreadyThere",
@@ -46,6 +47,7 @@ __all__ = [
     "action",
     "asgi",
     "aws_lambda",
+    "lease",
     "run_once",
     "schedule_action",
     "scheduled",
@@ -68,6 +70,7 @@ _HOMES = {
     "action": "decorators",
     "asgi": "triggers.asgi",
     "aws_lambda": "triggers.aws_lambda",
+    "lease": "triggers.lease",
     "run_once": "run.execution",
     "schedule_action": "db.schedule",
     "scheduled": "decorators",

@@ -1,16 +1,20 @@
-"""When to run next: bands, jitter and backoff. Pure: no clock, no database, no settings.
+"""How often to run: bands, beats, crons, and backoff. Pure: no clock, no database, no settings.
 
-A draw is a duration; only the database adds it to a time.
+A draw is a duration; only the database adds it to a time. The slots of a beat or a cron are in slots.py.
 """
 
 import random
 import re
-from datetime import timedelta
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cronlease.slots import Slots
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = timedelta(days=3650)
+HIT = "hit"
 
 
 def duration(text: str) -> timedelta:
@@ -56,6 +60,69 @@ class Every(NamedTuple):
 
     def __str__(self) -> str:
         return f"{written(self.low)}..{written(self.high)}"
+
+
+class Cadence(NamedTuple):
+    """How often something runs, in one of four ways: a band, a beat, a cron with its zone, or at each hit. The text
+    is how the schedule remembers which one a plan was made from; only a cron has spaces in it."""
+
+    text: str
+    band: Every | None = None
+    beat: timedelta | None = None
+    cron: tuple[str, str] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Cadence":
+        """Reads 10m..15m, 6h, hit, or the text of a cron and its zone. Raises ValueError, one sentence."""
+        text = text.strip()
+        if text == HIT:
+            return cls(HIT)
+        if " " in text:
+            expression, _, zone = text.rpartition(" ")
+            return cls.of_cron(expression, zone)
+        if ".." in text:
+            band = Every.parse(text)
+            return cls(str(band), band=band)
+        try:
+            beat = duration(text)
+        except ValueError as error:
+            raise ValueError(f"{error}; a band is written low..high, such as 10m..15m") from None
+        if not beat:
+            # No time at all has no multiples: it is due again at the end of each run.
+            return cls.parse(f"{text}..{text}")
+        return cls(written(beat), beat=beat)
+
+    @classmethod
+    def of_cron(cls, expression: str, zone: str | None = None) -> "Cadence":
+        """Raises ValueError, one sentence."""
+        from cronlease.slots import Cron
+
+        zone = zone or "UTC"
+        Cron.parse(expression, zone)
+        return cls(f"{expression} {zone}", cron=(expression, zone))
+
+    @classmethod
+    def of_row(cls, every: str | None, cron: str | None, zone: str | None) -> "Cadence | None":
+        """A row's own cadence, under the text that SQL compares; None where it has none. Raises ValueError."""
+        if cron is not None:
+            return cls.of_cron(cron, zone)
+        return None if every is None else cls.parse(every)._replace(text=every)
+
+    @property
+    def has_slots(self) -> bool:
+        return self.beat is not None or self.cron is not None
+
+    def slots(self, anchor: datetime) -> "Slots":
+        """Of a beat, counted from the anchor, or of a cron."""
+        from cronlease.slots import Beat, Cron
+
+        if self.cron is not None:
+            return Cron.parse(*self.cron)
+        assert self.beat is not None, "a band and a hit have no slots"
+        return Beat(anchor, self.beat)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Backoff(NamedTuple):

@@ -6,10 +6,10 @@ Settings are read when they decorate, so that bad ones refuse to start; no conne
 import importlib.util
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from cronlease import registry
-from cronlease.cadence import Every, duration
+from cronlease.cadence import Cadence, Every, duration
 from cronlease.job import Job
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.triggers import framework
@@ -17,24 +17,36 @@ from cronlease.triggers import framework
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class When(TypedDict, total=False):
+    """What a function says of its times; what is not given comes from the environment."""
+
+    lease: str
+    every: str
+    cron: str
+    time_zone: str
+    missed: str
+    late: str
+    attempts: int
+    backoff: str
+
+
 @overload
 def scheduled(function: F) -> F: ...
 
 
 @overload
-def scheduled(
-    *, lease: str | None = None, every: str | None = None, backoff: str | None = None
-) -> Callable[[F], F]: ...
+def scheduled(**when: Unpack[When]) -> Callable[[F], F]: ...
 
 
-def scheduled(
-    function: Any = None, *, lease: str | None = None, every: str | None = None, backoff: str | None = None
-) -> Any:
+def scheduled(function: Any = None, **when: Unpack[When]) -> Any:
     """Makes a function of one Run, async or plain, the target of functions-framework, with a schedule row of its own.
-    What is not given here comes from the environment; a schedule row's own `every` overrides both."""
+    How often: every="10m..15m" is a band drawn from the end of each run, "6h" a beat, "hit" whenever it is hit; or
+    cron="0 9 * * 1-5" with a time_zone. A slot that was missed is run once, or with missed="skip", late="10m" not
+    later than that; it gets so many attempts. What is not given here comes from the environment; a schedule row's own
+    cadence overrides both."""
 
     def decorate(function: Any) -> Any:
-        job, settings = _registered(function, function.__name__, lease, every, backoff, has_row=True)
+        job, settings = _registered(function, function.__name__, when, has_row=True)
         try:
             return framework.target(function, job, settings)
         except SettingsError as error:
@@ -43,42 +55,56 @@ def scheduled(
     return decorate if function is None else decorate(function)
 
 
-def action(
-    name: str, *, lease: str | None = None, every: str | None = None, backoff: str | None = None
-) -> Callable[[F], F]:
+def action(name: str, **when: Unpack[When]) -> Callable[[F], F]:
     """Registers a function of one Run, async or plain, for schedule rows that name it as their action. It has no row
     of its own and stays callable as it is; `schedule_action` makes rows for it, run-due and the worker run them."""
     if not isinstance(name, str) or not name.strip():
         raise SystemExit('cronlease: an action needs a name, write @action("name")')
 
     def decorate(function: F) -> F:
-        _registered(function, name, lease, every, backoff, has_row=False)
+        _registered(function, name, when, has_row=False)
         return function
 
     return decorate
 
 
-def _registered(
-    function: Any, name: str, lease: str | None, every: str | None, backoff: str | None, *, has_row: bool
-) -> tuple[Job, Settings]:
+def _registered(function: Any, name: str, when: When, *, has_row: bool) -> tuple[Job, Settings]:
     try:
+        unknown = sorted(set(when) - set(When.__annotations__))
+        if unknown:
+            raise SettingsError(f"{unknown[0]} is no option: they are {', '.join(When.__annotations__)}")
         settings = load()
         _check_database(settings)
+        lease, backoff = when.get("lease"), when.get("backoff")
         times: dict[str, Any] = {
             "lease": duration(lease) if lease else None,
-            "every": Every.parse(every) if every else None,
+            "every": _cadence(when, settings),
             "backoff": Every.parse(backoff) if backoff else None,
         }
         if how := os.environ.get("CRONLEASE_EMULATED"):
             from cronlease.process.emulated import Times
 
             times = Times(**times).shortened(how, settings)._asdict()
-        job = Job.of(function, settings, name=name, has_row=has_row, **times)
+        late = when.get("late")
+        times |= {"missed": when.get("missed"), "late": duration(late) if late else None}
+        job = Job.of(function, settings, name=name, has_row=has_row, attempts=when.get("attempts"), **times)
         registry.register(job)
     except ValueError as error:
         # Not a traceback of the framework's: whoever starts this must read one sentence.
         raise SystemExit(f"cronlease cannot start {name}: {error}") from None
     return job, settings
+
+
+def _cadence(when: When, settings: Settings) -> Cadence | None:
+    """What the decorator says of how often; None where it says nothing. Raises ValueError."""
+    every, cron, zone = when.get("every"), when.get("cron"), when.get("time_zone")
+    if cron:
+        if every:
+            raise SettingsError("every and cron are both given: how often is said by one of them")
+        return Cadence.of_cron(cron, zone or settings.time_zone)
+    if zone:
+        raise SettingsError("time_zone is for a cron: write cron=...")
+    return Cadence.parse(every) if every else None
 
 
 def _check_database(settings: Settings) -> None:

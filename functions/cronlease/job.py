@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cronlease.cadence import Backoff, Every
-from cronlease.settings import Limits, Settings, SettingsError
+from cronlease.cadence import HIT, Backoff, Cadence, Every
+from cronlease.settings import Limits, Settings, SettingsError, check_missed
 
 
 class Job(NamedTuple):
@@ -16,11 +16,17 @@ class Job(NamedTuple):
     name: str
     function: Callable[[Any], Any]
     limits: Limits
-    every: Every
+    cadence: Cadence
     backoff: Backoff
     retention: timedelta
     # Whether it has a schedule row of its own name; an action has those that people make for it.
     has_row: bool = True
+    # How late a slot may be run; None: however late, once.
+    late: timedelta | None = None
+    # How many runs a slot gets; None: three, and a one-shot any number.
+    attempts: int | None = None
+    # Whether somebody said what a failure costs: else the next hit of a trigger that owns the schedule runs at once.
+    backoff_given: bool = False
 
     @classmethod
     def of(
@@ -30,21 +36,36 @@ class Job(NamedTuple):
         *,
         name: str | None = None,
         lease: timedelta | None = None,
-        every: Every | None = None,
+        every: Cadence | None = None,
         backoff: Every | None = None,
+        missed: str | None = None,
+        late: timedelta | None = None,
+        attempts: int | None = None,
         has_row: bool = True,
     ) -> "Job":
         """Raises SettingsError when the function's own times do not fit the settings, or it is no job."""
         settings.check(lease, backoff)
         _check_job(function)
+        cadence = every or settings.cadence()
+        if cadence.text == HIT and not has_row:
+            if every is not None:
+                raise SettingsError('every="hit" is for a function with a trigger of its own: an action has none')
+            cadence = Settings().every
+        missed, late = (missed, late) if missed or late else (settings.missed, settings.late)
+        check_missed(missed, late)
+        if attempts is not None and (type(attempts) is not int or attempts < 1):
+            raise SettingsError(f"attempts is {attempts!r}: a slot has at least one attempt")
         return cls(
             name or function.__name__,
             function,
             settings.limits(lease),
-            every or settings.every,
+            cadence,
             settings.backoff_rule(backoff),
             settings.retention,
             has_row,
+            late,
+            attempts or settings.attempts,
+            backoff is not None or settings.backoff_given,
         )
 
 
@@ -56,18 +77,25 @@ class Hit(NamedTuple):
     schedule_time: str | None = None
     force: bool = False
     args: Mapping[str, Any] = MappingProxyType({})
-    # Names what was delivered, the same for each repeat of it: see slot_delivery. None where the trigger has no name.
+    # What the trigger calls this delivery: the same for each of its repeats, and for no other delivery.
     delivery: str | None = None
+    # When it was to be delivered, where the trigger says so.
+    delivery_at: datetime | None = None
+
+    @classmethod
+    def of_slot(cls, trigger: str, schedule: str | None, slot: str | None, **fields: Any) -> "Hit":
+        """What a scheduler delivers for one of its slots. A slot without a readable time and zone names no delivery,
+        and just runs."""
+        at = _moment(slot)
+        named = f"{schedule} {at:%Y-%m-%dT%H:%M:%S.%fZ}" if schedule and at else None
+        return cls(trigger, schedule, slot, delivery=named, delivery_at=at, **fields)
 
 
-def slot_delivery(schedule: str | None, slot: str | None) -> str | None:
-    """The name of what a scheduler delivers for one slot: the schedule's name and the slot in UTC. None where either
-    is missing, or the slot is not a time with a zone."""
+def _moment(text: str | None) -> datetime | None:
+    """In UTC; None where it is no time with a zone."""
     try:
-        moment = datetime.fromisoformat(slot or "")
-        if not schedule or moment.tzinfo is None:
-            return None
-        return f"{schedule} {moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        moment = datetime.fromisoformat(text or "")
+        return None if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -14,6 +14,7 @@ class SkipReason(StrEnum):
     SCHEDULE_READ_ERROR = "schedule_read_error"
     PAUSED = "paused"
     COMPLETED = "completed"
+    DUPLICATE = "duplicate"
     SHUTTING_DOWN = "shutting_down"
     SPAWNED = "spawned"
     UNKNOWN_ACTION = "unknown_action"
@@ -68,6 +69,10 @@ class Outcome(NamedTuple):
     next_run_at: datetime | None = None
     duration_ms: int = 0
     hint: str | None = None
+    # The slot that the run served, and how many went by without one before it, the first of them named.
+    slot: datetime | None = None
+    missed: int = 0
+    first_missed: datetime | None = None
 
     @property
     def http_status(self) -> int:
@@ -93,6 +98,10 @@ class Outcome(NamedTuple):
             body |= self.counts._asdict()
             body["next_run_at"] = _time(self.next_run_at)
             body["duration_ms"] = self.duration_ms
+            if self.slot is not None:
+                body["slot"] = _time(self.slot)
+            if self.missed:
+                body |= {"missed": self.missed, "first_missed": _time(self.first_missed)}
         if self.hint is not None:
             body["hint"] = self.hint
         return body

@@ -17,6 +17,34 @@ _EMAIL = re.compile(rf"{_PLAIN}@{_PLAIN}\.{_PLAIN}")
 _WEB_ADDRESS = re.compile(r"""https?://[A-Za-z0-9._:\[\]-]+(?:[/?#][^\s,<>"']*)?""")
 _PLAIN_AUDIENCE = re.compile(r"[A-Za-z0-9/](?:[A-Za-z0-9._/-]|:(?!//))*")
 
+# 46: the longest role name is cronlease_runner_<schema>, and PostgreSQL cuts a name after 63 characters.
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,45}")
+# Words that SQL keeps for itself, as pg_get_keywords() has them: a name without quotes may be none of them.
+_WORDS_OF_SQL = """
+    all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean both case
+    cast char character check coalesce collate collation column concurrently constraint create cross current_catalog
+    current_date current_role current_schema current_time current_timestamp current_user dec decimal default
+    deferrable desc distinct do else end except exists extract false fetch float for foreign freeze from full grant
+    greatest group grouping having ilike in initially inner inout int integer intersect interval into is isnull join
+    json json_array json_arrayagg json_exists json_object json_objectagg json_query json_scalar json_serialize
+    json_table json_value lateral leading least left like limit localtime localtimestamp merge_action national
+    natural nchar none normalize not notnull null nullif numeric offset on only or order out outer overlaps overlay
+    placing position precision primary real references returning right row select session_user setof similar
+    smallint some substring symmetric system_user table tablesample then time timestamp to trailing treat trim true
+    union unique user using values varchar variadic verbose when where window with xmlattributes xmlconcat
+    xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable
+"""
+
+
+def schema_name(text: str) -> str:
+    """A schema that can be named without quotes, and that is nobody else's."""
+    if not _SCHEMA.fullmatch(text) or text in _WORDS_OF_SQL.split() or text == "information_schema":
+        raise ValueError(
+            f"{text!r} cannot be our schema: write at most 46 of a-z, 0-9 and _, not beginning with a digit or pg_,"
+            " and no word that SQL keeps for itself"
+        )
+    return text
+
 
 def tokens(text: str) -> tuple[str, ...]:
     """One or several, apart by commas or white space."""

@@ -10,8 +10,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cronlease.cadence import Backoff, Every, duration, written
-from cronlease.readers import audience, emails, number, one_of, ping_address, positive, tokens, web_address
+from cronlease.cadence import Backoff, Cadence, Every, duration, written
+from cronlease.readers import (
+    audience,
+    emails,
+    number,
+    one_of,
+    ping_address,
+    positive,
+    schema_name,
+    tokens,
+    web_address,
+)
 
 PREFIX = "CRONLEASE_"
 CRON_SECRET = "CRON_SECRET"  # noqa: S105 (the variable's name)
@@ -21,7 +31,7 @@ PLATFORM_MARKS = (
     *("K_SERVICE", "CLOUD_RUN_JOB", "KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME"),
     *("FUNCTIONS_WORKER_RUNTIME", "VERCEL", "RENDER", "FLY_APP_NAME", "RAILWAY_ENVIRONMENT", "DYNO"),
 )
-_EVERY = Every(timedelta(minutes=10), timedelta(minutes=15))
+_EVERY = Cadence("10m..15m", band=Every(timedelta(minutes=10), timedelta(minutes=15)))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
 # As schema/cronlease/functions has them.
 _LONGEST_LEASE = timedelta(days=1)
@@ -45,6 +55,12 @@ class Limits(NamedTuple):
         return self.lease / 3
 
     @property
+    def grace(self) -> timedelta:
+        """For a job to end that has to: short enough for its end to be written while its last renewal lasts and,
+        where the whole run has to be short, while whoever started it still waits."""
+        return min(timedelta(seconds=5), max(timedelta(seconds=0.5), self.max_run / 10), self.renew_every)
+
+    @property
     def idle_in_transaction(self) -> timedelta:
         return min(timedelta(seconds=15), self.lease / 2)
 
@@ -63,8 +79,15 @@ class Settings(NamedTuple):
     max_run_name: str = "CRONLEASE_MAX_RUN"
 
     lease: timedelta = timedelta(minutes=5)
-    every: Every = _EVERY
+    every: Cadence = _EVERY
+    cron: str | None = None
+    time_zone: str | None = None
+    missed: str | None = None
+    late: timedelta | None = None
+    attempts: int | None = None
     backoff: Every = _BACKOFF
+    # Whether the environment says so, or it is only the default.
+    backoff_given: bool = False
     backoff_growth: float = 1
     backoff_cap: timedelta | None = None
     max_run: timedelta | None = None
@@ -84,12 +107,17 @@ class Settings(NamedTuple):
     ping_url: str | None = None
     pooler: str = "auto"
     migrate: str = "auto"
+    schema: str = "public"
     log_level: str = "INFO"
 
     @property
     def has_database(self) -> bool:
         """Whether one is configured; else it is the embedded one, on a person's own machine."""
         return self.database_url is not None or self.libpq_target
+
+    def cadence(self) -> Cadence:
+        """Of a function that says nothing of its own. Raises ValueError."""
+        return self.every if self.cron is None else Cadence.of_cron(self.cron, self.time_zone)
 
     def limits(self, lease: timedelta | None = None) -> Limits:
         """The limits for that lease, or for the default one."""
@@ -123,10 +151,21 @@ class Settings(NamedTuple):
         if self.max_run is not None and self.acquire_timeout is not None and self.max_run <= self.acquire_timeout:
             acquire = self.acquire_timeout
             raise _unfit(self.max_run_name, self.max_run, "longer than", "CRONLEASE_ACQUIRE_TIMEOUT", acquire)
+        check_missed(self.missed, self.late, "CRONLEASE_MISSED", "CRONLEASE_LATE")
         if self.backoff_cap is not None and self.backoff_cap < band.high:
             raise _unfit(
                 "CRONLEASE_BACKOFF_CAP", self.backoff_cap, "at least", "the end of CRONLEASE_BACKOFF", band.high
             )
+
+
+def check_missed(
+    missed: str | None, late: timedelta | None, of_missed: str = "missed", of_late: str = "late"
+) -> None:
+    """Raises SettingsError unless what is missed is skipped by how late it is, or not at all."""
+    if missed not in (None, "once", "skip"):
+        raise SettingsError(f"{of_missed} is {missed!r}: write once or skip")
+    if (missed == "skip") != (late is not None):
+        raise SettingsError(f"{of_missed} skip and {of_late} go together: say how late a slot may be, such as 10m")
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
@@ -152,6 +191,10 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         values["max_run"] = _read(name, env[name], lambda seconds: duration(seconds + "s"))
         values["max_run_name"] = name
     values["drain_seconds"] = _drain(values.get("drain_seconds"), values.get("announce_seconds", 0))
+    # The emulator sets it to shorten it.
+    values["backoff_given"] = "backoff" in values and "CRONLEASE_EMULATED" not in env
+    if "every" in values and "cron" in values:
+        raise SettingsError("CRONLEASE_EVERY and CRONLEASE_CRON are both set: how often is said by one of them")
     settings = Settings(**values)
     settings.check()
     _check_auth(settings)
@@ -167,9 +210,30 @@ def _read(name: str, text: str, read: Callable[[str], Any]) -> Any:
         raise SettingsError(f"{name}: {error}") from None
 
 
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1000:
+        raise ValueError(f"{text!r} is not a whole number from 1 to 1000")
+    return int(text)
+
+
+def _cron(text: str) -> str:
+    Cadence.of_cron(text)
+    return text
+
+
+def _zone(text: str) -> str:
+    Cadence.of_cron("0 0 * * *", text)
+    return text
+
+
 _READERS: dict[str, Callable[[str], Any]] = {
     "lease": duration,
-    "every": Every.parse,
+    "every": Cadence.parse,
+    "cron": _cron,
+    "time_zone": _zone,
+    "missed": one_of("once", "skip"),
+    "late": positive,
+    "attempts": _whole,
     "backoff": Every.parse,
     "backoff_growth": number(1, 10),
     "backoff_cap": duration,
@@ -190,6 +254,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "ping_url": ping_address,
     "pooler": one_of("auto", "none", "transaction"),
     "migrate": one_of("auto", "never"),
+    "schema": schema_name,
     "log_level": one_of("DEBUG", "INFO", "WARNING", "ERROR"),
 }
 

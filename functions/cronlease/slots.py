@@ -4,6 +4,7 @@ At a change of clocks: a time that is left out comes when the clocks have jumped
 once, the first time; what recurs within the hour or every hour (`*` in those fields) goes by elapsed time.
 """
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,16 +20,22 @@ MOST_COUNTED = 10_000
 # Fewer signs than the library takes: what Cloud Scheduler would refuse is refused here.
 _TERM = re.compile(r"\*|\d+|[a-z]{3}", re.IGNORECASE)
 _SEPARATOR = re.compile("[,/-]")
-_MINUTE = timedelta(minutes=1)
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+# No zone changes its clocks twice in as short a time.
+_STEP = timedelta(hours=12)
 # The 29 February of every eighth year is a slot, too, around 2100.
 _FARTHEST = timedelta(days=40 * 366)
 
 
-class Slots(Protocol):
+class Coming(Protocol):
     """Moments in order, without an end."""
 
     def after(self, moment: datetime) -> datetime:
         """The first one after that moment."""
+
+
+class Slots(Coming, Protocol):
+    """Moments that can be looked back at."""
 
     def latest(self, moment: datetime) -> datetime | None:
         """The last one at or before that moment; None where none is found."""
@@ -45,6 +52,7 @@ class Cron:
     zone: ZoneInfo
 
     @classmethod
+    @functools.lru_cache(maxsize=256)
     def parse(cls, expression: str, zone: str) -> Self:
         """Raises ValueError, one sentence that says what to write."""
         fields = expression.split()
@@ -96,6 +104,11 @@ class Cron:
         return sum(1 for _ in islice(takewhile(lambda slot: slot < before, slots), MOST_COUNTED))
 
     def _each_after(self, moment: datetime) -> Iterator[datetime]:
+        minute, hour = self.expression.split()[:2]
+        recurs = minute.startswith("*") or hour.startswith("*")
+        return self._by_elapsed_time(moment) if recurs else self._by_wall_clock(moment)
+
+    def _by_wall_clock(self, moment: datetime) -> Iterator[datetime]:
         """The library starts from the wall clock, which may show a time for the second time, and comes more than once
         to the end of a jump: what it finds may be past already."""
         last = moment
@@ -104,6 +117,38 @@ class Cron:
             if in_utc > last:
                 last = in_utc
                 yield in_utc
+
+    def _by_elapsed_time(self, moment: datetime) -> Iterator[datetime]:
+        """On a clock that does not change, from one change of the zone's clock to the next: the library's own way
+        loses slots where clocks move by half an hour, or jump over midnight."""
+        offset: timedelta | None = self._offset(moment)
+        while offset is not None:
+            ahead, offset = offset, None
+            for wall in CronSim(self.expression, (moment + ahead).astimezone(UTC)):
+                slot = wall - ahead
+                change = self._change(moment, ahead, slot)
+                if change is not None:
+                    # A slot may come at the very change.
+                    moment, offset = change - _SECOND, self._offset(change)
+                    break
+                yield slot
+                moment = slot
+
+    def _offset(self, moment: datetime) -> timedelta:
+        return moment.astimezone(self.zone).utcoffset() or timedelta(0)
+
+    def _change(self, after: datetime, offset: timedelta, until: datetime) -> datetime | None:
+        """The first second in that time at which the zone's clock has another offset."""
+        while self._offset(found := min(after + _STEP, until)) == offset:
+            if found == until:
+                return None
+            after = found
+        while found - after > _SECOND:
+            middle = (after + (found - after) / 2).replace(microsecond=0)
+            if middle <= after:
+                break
+            after, found = (middle, found) if self._offset(middle) == offset else (after, middle)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +179,7 @@ class Steady:
         return max(self.first, Beat(self.first, self.every).after(moment))
 
 
-def coming(slots: Slots, moment: datetime, number: int) -> list[datetime]:
+def coming(slots: Coming, moment: datetime, number: int) -> list[datetime]:
     """The next so many after that moment."""
     found: list[datetime] = []
     while len(found) < number:

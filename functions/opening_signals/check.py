@@ -9,7 +9,8 @@ from typing import Any
 import httpx2
 
 from opening_signals import settings
-from opening_signals.collect import Collected, collect
+from opening_signals.collect import collect
+from opening_signals.collected import Collected
 from opening_signals.feeds.model import Opening, Source
 from opening_signals.http.fetch import Validators, client
 

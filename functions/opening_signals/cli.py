@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import psycopg
+from psycopg.rows import dict_row
 
 from cronlease.db.queries import load_queries
 from opening_signals import settings
@@ -23,12 +24,12 @@ from opening_signals.store.orphaned_sources import forget_source, orphaned_sourc
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
-    from opening_signals.collect import Collected
+    from opening_signals.collected import Collected
     from opening_signals.feeds.model import Source
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
-_SHOWN = ("signal", "at", "source", "title", "organization", "location", "url")
-_SHORTENED = ("source", "title", "organization", "location")
+_SHOWN = ("signal", "at", "source", "title", "organization", "location", "changes", "url")
+_SHORTENED = ("source", "title", "organization", "location", "changes")
 _LIMIT = 100
 _MOST_COUNTED = 10_000
 _PAGE = 1000
@@ -94,7 +95,7 @@ def signals(
             if as_json:
                 print_json(dict(zip(names, row, strict=True)) for row in islice(rows, limit))
             elif as_csv:
-                print_csv(names, islice(rows, limit))
+                print_csv(names, ([_told(value) for value in row] for row in islice(rows, limit)))
             else:
                 _print_table(toolbox, names, rows, limit or _LIMIT)
 
@@ -113,12 +114,19 @@ def _print_table(toolbox: "Toolbox", names: Sequence[str], rows: Iterator[Any], 
         click.echo("No opening came, changed or closed in that time.")
         return
     places = [names.index(name) for name in _SHOWN]
-    shown = ([cell(row[place]) for place in places] for row in islice(chain([first], rows), limit))
+    shown = ([cell(_told(row[place])) for place in places] for row in islice(chain([first], rows), limit))
     # Half an address leads nowhere: it is shown whole or not at all.
     print_lines(toolbox.table(_SHOWN, shown, cut=_SHORTENED, spare=("url",)))
     if more := sum(1 for _ in islice(rows, _MOST_COUNTED)):
         count = f"{'at least ' if more == _MOST_COUNTED else ''}{more}"
         click.echo(f"{count} more: --limit shows more than {limit}.", err=True)
+
+
+def _told(value: Any) -> Any:
+    """The changes of an opening as a sentence; anything else as it is."""
+    if not isinstance(value, list):
+        return value
+    return "; ".join(f"{each['field']}: {each['from'] or '-'} -> {each['to'] or '-'}" for each in value)
 
 
 @click.group("sources")
@@ -179,6 +187,29 @@ def _orphans(toolbox: "Toolbox", names: set[str]) -> str | None:
             return sentence(orphaned_sources_sync(conn, names))
     except click.ClickException:
         return None
+
+
+@sources.command("status")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
+@click.pass_obj
+def status_command(toolbox: "Toolbox", as_json: bool) -> None:
+    """Show how each source stands: its last success, its failures since, and until when it is left alone."""
+    from opening_signals import status
+
+    listed = _sources()
+    with _connection(toolbox) as conn:
+        told = status.standing(
+            listed, conn.cursor(row_factory=dict_row).execute(_QUERIES["source_status"]).fetchall()
+        )
+    for each in told:
+        each["why"] = each["why"] and toolbox.redact(each["why"])
+    if as_json:
+        print_json(told)
+    elif told:
+        shown = ([cell(each[name]) for name in status.HEADING] for each in told)
+        print_lines(toolbox.table(status.HEADING, shown, cut=("name", "why")))
+    else:
+        click.echo(_NO_SOURCES, err=True)
 
 
 @sources.command("forget")

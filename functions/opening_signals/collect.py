@@ -4,28 +4,28 @@ Whatever a source does ends in a Collected, never in an exception: the others go
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from sys import getsizeof
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 
-from opening_signals.errors import FeedError
+from opening_signals.collected import DUPLICATE, Collected
+from opening_signals.errors import EmptyFeedError, FeedError
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.duplicates import Duplicates
-from opening_signals.feeds.kind import Kind, reason
+from opening_signals.feeds.kind import Kind, Reader, reason
 from opening_signals.feeds.model import Opening, Source
-from opening_signals.http.fetch import Validators, get
+from opening_signals.feeds.page_order import PageOrder
+from opening_signals.http.fetch import Page, Validators, get
+from opening_signals.http.hosts import Host
 
 PAGE = 2000
 # Bytes of memory that openings may take before they are handed on.
 PAGE_SIZE = 2 * 1024**2
-DUPLICATE = "external_id: came again, and the last one counts"
 _MOST_ITEMS = 2_000_000
 _MOST_PAGES = 50_000
 # Of all pages together, as body.MOST_DECODED is of one: what is bounded is the work that a source can cost a run.
@@ -37,38 +37,31 @@ _parsing = ThreadPoolExecutor(1, "parse")
 Take = Callable[[list[Opening]], Awaitable[None]]
 
 
-@dataclass(slots=True)
-class Collected:
-    """How far one source came. Without an error all of it was taken, or nothing has changed since the validators.
-    `items` counts those of the feed. `rejected` counts those that were left out, by reason, and `repaired` what was
-    corrected in the others: an item once for each of its reasons, and each item whose id came again later. `cause` is
-    set only for an unforeseen error."""
+class Waiting(Protocol):
+    """How a source waits for the network: whoever hands out turns may give its turn to another meanwhile."""
 
-    source: Source
-    asked: bool = False
-    status: int | None = None
-    pages: int = 0
-    items: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    repaired: Counter[str] = field(default_factory=Counter)
-    skipped: int = 0
-    not_modified: bool = False
-    validators: Validators = field(default_factory=Validators)
-    error: str | None = None
-    cause: Exception | None = None
-    seconds: float = 0.0
+    async def wait(self, coming: Awaitable[Any]) -> Any: ...
 
-    @property
-    def openings(self) -> int:
-        """How many there are, each counted once."""
-        return self.items - self.skipped - self.rejected.total() - self.repaired[DUPLICATE]
+
+class AtOnce:
+    async def wait(self, coming: Awaitable[Any]) -> Any:
+        return await coming
 
 
 async def collect(
-    http: httpx2.AsyncClient, source: Source, *, validators: Validators, take: Take, until: float
+    http: httpx2.AsyncClient,
+    source: Source,
+    *,
+    validators: Validators,
+    take: Take,
+    until: float,
+    host: Host | None = None,
+    turn: Waiting | None = None,
+    known: bool = False,
 ) -> Collected:
     """Fetches the source to its end, or until that time of the loop's clock. `take` gets the openings in the order of
-    the feed, at most PAGE at once and as soon as they reach PAGE_SIZE; a FeedError that it raises ends the source."""
+    the feed, at most PAGE at once and as soon as they reach PAGE_SIZE; a FeedError that it raises ends the source.
+    One that is `known` has answered before, and may be empty."""
     result = Collected(source)
     clock = asyncio.get_running_loop().time
     started = clock()
@@ -78,11 +71,13 @@ async def collect(
     result.asked = True
     try:
         async with asyncio.timeout_at(until):
-            await _Collection(http, result, take).run(validators)
+            collection = _Collection(http, result, take, host or Host(), turn or AtOnce(), known=known)
+            await collection.run(validators)
     except TimeoutError:
-        result.error = f"was not done after {until - started:.3g} s"
+        result.error, result.is_silent = f"was not done after {round(until - started, 1):g} s", True
     except FeedError as error:
-        result.error = str(error)
+        result.error, result.wait, result.is_silent = str(error), error.wait, error.is_silent
+        result.asked = error.is_asked or result.pages > 0
     except Exception as error:
         # The text goes to the log only: nobody knows what is in it.
         result.cause = error
@@ -94,29 +89,51 @@ async def collect(
 class _Collection:
     """The pages of one source, one after the other."""
 
-    def __init__(self, http: httpx2.AsyncClient, result: Collected, take: Take) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, result: Collected, take: Take, host: Host, turn: Waiting, *, known: bool
+    ) -> None:
         self._http = http
         self._result = result
         self._take = take
+        self._host = host
+        self._turn = turn
+        self._known = known
         self._kind: Kind = KINDS[result.source.kind]
         self._buffer = PageBuffer()
         self._bytes = 0
         self._duplicates = Duplicates()
-        # Hashes: there may be many pages, and long addresses.
-        self._first_of_pages: set[int] = set()
-        self._page_begins = True
+        self._order = PageOrder()
 
     async def run(self, validators: Validators) -> None:
-        result = self._result
-        url: str | None = result.source.url
+        order = self._order
+        url: str | None = self._result.source.url
+        anchored: str | None = None
+        # Hashes: there may be many pages, and long addresses.
         asked: set[int] = set()
         while url is not None:
-            if hash(url) in asked:
+            address = anchored or url
+            if hash(address) in asked:
                 raise FeedError("its pages lead back to one that was there before")
             if len(asked) == _MOST_PAGES:
                 raise FeedError(f"has more than {_MOST_PAGES} pages")
-            asked.add(hash(url))
-            url = await self._page(url, validators if len(asked) == 1 else Validators())
+            asked.add(hash(address))
+            order.begin(anchored=anchored is not None)
+            reader = await self._page(address, validators if len(asked) == 1 else Validators())
+            if reader is None:
+                break
+            if order.end(reader.total):
+                url = None if order.adds_nothing else reader.next_url(order.items, order.total)
+                anchored = reader.anchored(url) if url and order.is_anchored else None
+            elif anchored:
+                # This server rounds offsets down to whole pages.
+                order.give_up_anchors()
+                anchored = None
+            else:
+                raise FeedError("its next page is the same page again")
+        await self._finish()
+
+    async def _finish(self) -> None:
+        result, order = self._result, self._order
         if result.rejected and not result.openings:
             commonest, count = result.rejected.most_common(1)[0][0], result.rejected.total()
             which = f"none of its {count} items is" if count > 1 else "its only item is not"
@@ -125,31 +142,43 @@ class _Collection:
             await self._take(rest)
         if duplicates := await _in_thread(self._duplicates.count):
             result.repaired[DUPLICATE] = duplicates
+        repeated = duplicates - self._duplicates.within_pages if result.pages > 1 else 0
+        order.finish(result.items - duplicates, repeated=repeated)
+        result.doubt, result.order, result.anchored = order.doubt, order.pages, order.is_anchored
         if result.pages > 1:
             # They speak of the first page only, and the others may change alone.
             result.validators = Validators()
 
-    async def _page(self, url: str, validators: Validators) -> str | None:
-        """Takes all of one page; the address of the next."""
+    async def _page(self, url: str, validators: Validators) -> Reader | None:
+        """Takes all of one page; its reader, unless nothing has changed."""
         result, kind = self._result, self._kind
-        async with get(self._http, result.source, url, accept=kind.accept, validators=validators) as page:
+        page: Page = await self._turn.wait(
+            get(self._http, result.source, url, accept=kind.accept, validators=validators, host=self._host)
+        )
+        async with aclosing(page):
             result.status = page.status
             result.pages += 1
             if result.pages == 1:
                 result.validators, result.not_modified = page.validators, page.not_modified
             if page.not_modified:
                 return None
-            before = result.items
-            self._page_begins = True
             reader = kind.reader(result.source, url)
             async with aclosing(page.chunks()) as chunks:
-                async for chunk in chunks:
+                while chunk := await self._turn.wait(anext(chunks, b"")):
                     self._bytes += len(chunk)
                     if self._bytes > MOST_BYTES:
                         raise FeedError(f"has more than {MOST_BYTES // 1024**2} MiB in all of its pages")
                     await self._read(partial(reader.feed, chunk))
-            await self._read(reader.end)
-        return reader.next_url(result.items - before)
+            await self._read(partial(self._end, reader))
+        return reader
+
+    def _end(self, reader: Reader) -> Iterable[Any]:
+        try:
+            yield from reader.end()
+        except EmptyFeedError:
+            if not self._known:
+                raise
+        self._duplicates.end_page()
 
     async def _read(self, items: Callable[[], Iterable[Any]]) -> None:
         """Parses in a thread, so that the requests that arrive meanwhile are answered."""
@@ -161,35 +190,32 @@ class _Collection:
         result, pages = self._result, []
         repairs: list[str] = []
         for item in items():
+            opening, why = self._opening(item, repairs)
+            # An item without an id is told by its beginning.
+            if self._order.note(hash(opening.external_id if opening else repr(item)[:1000])):
+                continue
             result.items += 1
             if result.items > _MOST_ITEMS:
                 raise FeedError(f"has more than {_MOST_ITEMS} items")
-            try:
-                opening = self._kind.opening(item, result.source, repairs)
-            except ValueError as error:
-                result.rejected[reason(error)] += 1
+            if why:
+                result.rejected[why] += 1
+            elif opening is None:
+                result.skipped += 1
             else:
-                if opening is None:
-                    result.skipped += 1
-                else:
-                    self._refuse_the_same_page(opening)
-                    self._duplicates.add(opening.external_id)
-                    if page := self._buffer.add(opening):
-                        pages.append(page)
-                    if repairs:
-                        result.repaired.update(repairs)
-            repairs.clear()
+                self._duplicates.add(opening.external_id)
+                if page := self._buffer.add(opening):
+                    pages.append(page)
+                if repairs:
+                    result.repaired.update(repairs)
         return pages
 
-    def _refuse_the_same_page(self, opening: Opening) -> None:
-        """A server that does not know the paging parameter answers with its first page for ever."""
-        if not self._page_begins:
-            return
-        first = hash(opening.external_id)
-        if first in self._first_of_pages:
-            raise FeedError("its next page is the same page again")
-        self._first_of_pages.add(first)
-        self._page_begins = False
+    def _opening(self, item: Any, repairs: list[str]) -> tuple[Opening | None, str | None]:
+        """The opening, or why there is none, or neither when the item is skipped on purpose."""
+        repairs.clear()
+        try:
+            return self._kind.opening(item, self._result.source, repairs), None
+        except ValueError as error:
+            return None, reason(error)
 
 
 class PageBuffer:

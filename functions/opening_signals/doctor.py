@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from opening_signals import settings
 
 FUNCTION = "refresh_opening_signals"
-VARIABLES = ("CRONLEASE_SOURCES", "CRONLEASE_SOURCES_AT_ONCE")
+VARIABLES = ("CRONLEASE_SOURCES", "CRONLEASE_SOURCES_AT_ONCE", "CRONLEASE_PER_HOST")
 
 
 def check() -> Iterator[tuple[bool, str, str | None]]:
@@ -15,6 +15,7 @@ def check() -> Iterator[tuple[bool, str, str | None]]:
     path = settings.sources_file()
     try:
         settings.at_once()
+        settings.per_host()
         sources = load(path)
     except (SourcesError, settings.SettingError) as error:
         yield True, str(error), "mend it; `cronlease sources check` then shows what each source gives"

@@ -2,15 +2,17 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.store.source_state import SourceState
 
 # Below the logger whose handler writes our lines, with the fields where that handler looks for them.
 _logger = logging.getLogger("cronlease.opening_signals")
+# `cronlease sources status` has the others.
+_MOST_NAMED = 10
 
 
 def log(request_id: UUID, result: Collected) -> None:
@@ -26,38 +28,73 @@ def log(request_id: UUID, result: Collected) -> None:
     if result.rejected:
         message = f"Source {name}: {_many(result.rejected, 'item was', 'items were')} left out"
         write(logging.WARNING, message, "items_rejected", rejected=dict(result.rejected))
-    if result.error:
+    if result.error and result.asked:
         write(logging.WARNING, f"Source {name} failed: {result.error}", "source_failed", result.cause)
 
 
-def all_failed(failed: Iterable[Collected], waiting: Sequence[SourceState]) -> str:
-    which = "every source that was asked" if waiting else "every source"
-    return f"{which} failed: {_listed(failed)}{_resting(waiting)}"
+def all_failed(results: Iterable[Collected], waiting: Sequence[SourceState]) -> str:
+    failed, not_asked = _sorted(results)
+    which = "every source that was asked" if waiting or not_asked else "every source"
+    news = f"{which} failed: {_listed(failed)}" if failed else "no source was asked"
+    return f"{news}{_not_asked(not_asked)}{_resting(waiting)}"
 
 
-def left_out(sources: int, failed: Sequence[Collected], waiting: Iterable[SourceState]) -> str:
-    """What has just failed comes first: it is news, and what follows may be cut off."""
+def left_out(
+    sources: int, results: Iterable[Collected], waiting: Sequence[SourceState], doubts: Mapping[str, str]
+) -> str | None:
+    """What is missing, if anything is. What has just failed comes first: it is news, and the rest may be cut off."""
+    failed, not_asked = _sorted(results)
+    if not (failed or not_asked or waiting or doubts):
+        return None
     news = f"{len(failed)} of {sources} sources failed: {_listed(failed)}" if failed else "no source failed anew"
-    return f"{news}{_resting(waiting)}"
+    return f"{news}{_doubted(doubts)}{_not_asked(not_asked)}{_resting(waiting)}"
 
 
 def hint(results: Iterable[Collected], orphans: str | None) -> str | None:
-    """The items that were left out, with the commonest reason of each source, and the sentence about orphans."""
+    """The items that were left out, with the commonest reason of each source; the sources that closed nothing because
+    items may not have been seen; and the sentence about orphans."""
+    results = list(results)
     rejected = [
         f"{result.source.name} {result.rejected.total()} ({result.rejected.most_common(1)[0][0]})"
         for result in results
         if result.rejected
     ]
-    sentences = [f"items left out: {'; '.join(rejected)}" if rejected else None, orphans]
+    unsure = [f"{result.source.name} ({result.doubt})" for result in results if result.doubt and not result.error]
+    sentences = [
+        f"items left out: {_some(rejected)}" if rejected else None,
+        f"nothing was closed of {_some(unsure)}" if unsure else None,
+        orphans,
+    ]
     return ". ".join(filter(None, sentences)) or None
+
+
+def _sorted(results: Iterable[Collected]) -> tuple[list[Collected], list[Collected]]:
+    """Those that failed, and those that were not asked, which is no failure."""
+    without = [result for result in results if result.error]
+    return [each for each in without if each.asked], [each for each in without if not each.asked]
 
 
 def _many(reasons: Counter[str], one: str, more: str) -> str:
     return f"{reasons.total()} {one if reasons.total() == 1 else more}"
 
 
-def _listed(failed: Iterable[Collected]) -> str:
-    return "; ".join(f"{result.source.name} ({result.error})" for result in failed)
+def _some(named: Sequence[str]) -> str:
+    """The first ten, and how many more there are."""
+    more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return f"{'; '.join(named[:_MOST_NAMED])}{more}"
+
+
+def _listed(results: Iterable[Collected]) -> str:
+    return _some([f"{result.source.name} ({result.error})" for result in results])
+
+
+def _doubted(doubts: Mapping[str, str]) -> str:
+    each = [f"{name} ({why})" for name, why in doubts.items()]
+    return f". Doubted, and closed when another run says the same: {_some(each)}" if each else ""
+
+
+def _not_asked(results: Sequence[Collected]) -> str:
+    return f". Not asked: {_listed(results)}" if results else ""
 
 
 def _resting(waiting: Iterable[SourceState]) -> str:
@@ -65,4 +102,4 @@ def _resting(waiting: Iterable[SourceState]) -> str:
         f"{state.name} ({state.last_error}; failures: {state.failures}; until {state.waits_until} UTC)"
         for state in waiting
     ]
-    return f". Left alone, because they failed before: {'; '.join(each)}" if each else ""
+    return f". Left alone, because they failed before: {_some(each)}" if each else ""

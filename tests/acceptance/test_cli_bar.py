@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cronlease.emulator.feeds import FeedServer
+from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
 

@@ -302,6 +302,34 @@ def test_time_limits_of_a_deployment_that_do_not_fit_are_found(
     assert (found[0], said in found[1]) == (level, True), found
 
 
+@pytest.mark.parametrize(
+    ("cadence", "schedule", "said"),
+    [
+        ("every='24h'", "0 6 * * *", None),
+        ("every='24h..24h'", "0 6 * * *", "hit every 1d, so it runs every 2d"),
+        ("cron='0 9 * * *'", "0 6 * * *", "its slots are hit up to 21h late"),
+        ("every='hit'", "0 6 * * *", None),
+    ],
+)
+def test_a_cadence_is_held_against_how_often_it_is_hit(
+    tmp_path: Path, cadence: str, schedule: str, said: str | None
+) -> None:
+    doctor = Doctor("postgresql://127.0.0.1:1/none", tmp_path)
+    source, jobs = tmp_path / "main.py", tmp_path / "jobs.json"
+    source.write_text(f"from cronlease import scheduled\n\n\n@scheduled({cadence})\ndef tick(run): ...\n")
+    definition = copy.deepcopy(DEFINITION)
+    definition["jobs"] = {"tick": {**definition["jobs"]["tick"], "schedule": schedule}}
+    jobs.write_text(json.dumps(definition))
+    # In a process of its own: each declares the same function.
+    status, out, _ = doctor.shell("doctor", "--json", "--jobs", str(jobs), "--source", str(source))
+    found = doctor.read(status, out).get("deployment")
+    if said is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found[0], said in found[1]) == ("warning", True), found
+
+
 def test_the_environment_is_looked_at_before_the_database(tmp_path: Path) -> None:
     doctor = Doctor("postgresql://127.0.0.1:1/none", tmp_path)
     found = doctor.finds(CRONLEASE_LAESE="5m", CLOUD_RUN_TIMEOUT_SECONDS="60", CRONLEASE_MAX_RUN="10m")

@@ -112,7 +112,7 @@ def test_run_due_names_what_no_claim_takes(cronlease: Shell, room: Room) -> None
     assert first.startswith("good: success in ")
     assert said == [
         "1 ran, 0 failed, 0 still due",
-        "These cannot run, what is in the column every is no cadence: odd",
+        "These cannot run, what is in the column every or cron is no cadence: odd",
         "  `cronlease explain NAME` says what mends it",
     ]
     told = json.loads(cronlease.says("run-due", "--json"))
@@ -333,3 +333,46 @@ def test_recover_and_delete_say_what_they_did(room: Room) -> None:
     assert says("recover", "--all") == {"recovered": 1, "left": []}
     assert says("schedule", "delete", "a", "--yes") == {"function": "a", "deleted": True}
     assert room.query("select from refresh_schedule") == []
+
+
+def test_a_cron_is_made_planned_and_shown_with_its_next_five_slots(room: Room, cronlease: Shell) -> None:
+    create = (
+        "schedule",
+        "create",
+        "digest",
+        "--action",
+        "note",
+        "--cron",
+        "30 2 * * *",
+        "--time-zone",
+        "Europe/Berlin",
+    )
+    assert "is scheduled, due in" in cronlease.says(*create, "--missed", "skip", "--late", "10m", "--attempts", "5")
+    row = room.query(
+        "select cron, time_zone, missed, attempts, planned_from, slot_at = next_run_at from refresh_schedule"
+    )
+    assert row == [("30 2 * * *", "Europe/Berlin", "skip", 5, "30 2 * * * Europe/Berlin", True)]
+    for verb in (("explain", "digest"), ("schedule", "show", "digest")):
+        said = cronlease.says_quickly(*verb)
+        slots = [line for line in said.splitlines() if line.startswith("Next slot: ")]
+        assert len(slots) == 5
+        assert all("02:30:00 Europe/Berlin, " in line and line.endswith(" UTC") for line in slots)
+        assert "Its plan is made from 30 2 * * * Europe/Berlin since " in said
+    assert "by the cron" in cronlease.says_quickly("explain", "digest")
+
+
+def test_a_beat_is_made_and_what_is_no_cadence_is_refused(room: Room, cronlease: Shell) -> None:
+    create = ("schedule", "create", "beat", "--action", "note")
+    assert "is scheduled, due in" in cronlease.says(*create, "--every", "6h", "--in", "1h")
+    assert room.query("select every, planned_from, slot_at = next_run_at from refresh_schedule") == [
+        ("6h", "6h", True)
+    ]
+    for more, why in (
+        (("--every", "hit"), "for a function with a trigger of its own"),
+        (("--cron", "61 * * * *"), "is no cron expression"),
+        (("--cron", "0 9 * * *", "--time-zone", "Mars"), "is no time zone"),
+        (("--cron", "0 9 * * *", "--in", "1h"), "leave out the time and the delay"),
+        (("--every", "6h", "--late", "1h"), "say both"),
+    ):
+        status, _, err = cronlease.quickly(*create[:2], "other", *create[3:], *more)
+        assert (status != 0, why in err) == (True, True), err

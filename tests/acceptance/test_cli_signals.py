@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,8 +19,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronlease.emulator.feeds import FeedServer
 from opening_signals.feeds import KINDS
+from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.conftest import FUNCTIONS, clean_environment
 
 PROJECT = FUNCTIONS.parent / "pyproject.toml"
@@ -93,6 +94,13 @@ def signals(cronlease: Shell, dsn: str, conn: psycopg.Connection[Any]) -> Shell:
         ) seen (source, external_id, title, first_seen, changed, closed)
         """
     )
+    conn.execute(
+        """
+        insert into opening_changes (changed_at, source, external_id, field, old_value, new_value)
+        values (now() - interval '2 h', 'acme', '2', 'title', 'Apprentice', 'Cook'),
+          (now() - interval '2 d', 'acme', '2', 'title', 'Trainee', 'Apprentice')
+        """
+    )
     return cronlease
 
 
@@ -102,7 +110,7 @@ def fates(text: str) -> list[tuple[str, ...]]:
 
 def test_what_is_new_changed_and_closed_is_shown_the_latest_first(signals: Shell) -> None:
     heading, _, *rows = signals.says("signals").splitlines()
-    assert heading.split() == ["signal", "at", "source", "title", "organization", "location", "url"]
+    assert heading.split() == ["signal", "at", "source", "title", "organization", "location", "changes", "url"]
     assert [re.split(r"  +", row)[0] for row in rows] == ["new", "changed", "closed", "closed"]
     assert [row.split()[-1] for row in rows] == [f"https://boards.example/{number}" for number in (1, 2, 3, 4)]
     assert "Baker" in rows[0]
@@ -123,6 +131,10 @@ def test_json_and_csv_say_the_same_in_full(signals: Shell) -> None:
     moments = zip(told, ("first_seen_at", "changed_at", "closed_at", "closed_at"), strict=True)
     assert all(row["at"] == row[name] for row, name in moments)
     read = list(csv.DictReader(io.StringIO(signals.says("signals", "--csv"))))
+    assert [row.pop("changes") for row in read] == ["", "title: Apprentice -> Cook", "", ""]
+    ((change,),) = filter(None, [row.pop("changes") for row in told])
+    assert datetime.fromisoformat(change.pop("at")).tzinfo is not None
+    assert change == {"field": "title", "from": "Apprentice", "to": "Cook"}
     assert read == [{name: value or "" for name, value in row.items()} for row in told]
 
 

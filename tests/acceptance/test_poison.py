@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cronlease.emulator.feeds import FeedServer
+from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.conftest import Serve, Served, answers
 from tests.integration.conftest import Room, wait_until
 

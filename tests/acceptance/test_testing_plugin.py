@@ -47,6 +47,27 @@ def test_each_test_has_a_database_of_its_own(cronlease_client, cronlease_databas
     assert client.hit(path="/nowhere")["http_status"] == 404
 """
 
+WINDOWS = """
+from datetime import datetime, timedelta, timezone
+
+from cronlease import Run, scheduled
+
+seen = []
+
+
+@scheduled(cron="0 9 * * *", time_zone="Europe/Berlin")
+def report(run: Run) -> None:
+    seen.append((run.slot, run.window, run.attempt, run.missed))
+
+
+def test_a_slot_can_be_said(cronlease_client):
+    client = cronlease_client(report)
+    first = datetime(2026, 3, 29, 7, tzinfo=timezone.utc)
+    for slot in (first, first + timedelta(days=1)):
+        assert client.hit(slot=slot)["slot"] == slot.isoformat()
+    assert seen == [(first, (None, first), 1, 0), (slot, (first, slot), 1, 0)]
+"""
+
 TOGETHER = """
 from concurrent.futures import ThreadPoolExecutor
 
@@ -127,7 +148,7 @@ def run_tests(folder: Path, *names: str, **environment: str) -> str:
 def project(tmp_path: Path) -> Path:
     (tmp_path / "main.py").write_text(MAIN)
     (tmp_path / "my.sql").write_text("create table mine (id int);")
-    files = {"main": TESTS, "together": TOGETHER, "unused": UNUSED, "ini": SETUP}
+    files = {"main": TESTS, "together": TOGETHER, "windows": WINDOWS, "unused": UNUSED, "ini": SETUP}
     for name, text in files.items():
         (tmp_path / f"test_{name}.py").write_text(text)
     for name, given in SETUPS.items():
@@ -137,8 +158,15 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_user_tests_their_function_and_the_promise_itself_on_a_real_database(project: Path) -> None:
-    said = run_tests(project, "test_main.py", "test_together.py")
-    assert "3 passed" in said, said
+    said = run_tests(project, "test_main.py", "test_together.py", "test_windows.py")
+    assert "4 passed" in said, said
+
+
+def test_the_plugin_works_in_a_schema_of_ones_own(project: Path, empty_dsn: str) -> None:
+    test = (project / "test_main.py").read_text().replace("from refresh_runs", "from tenant_a.refresh_runs")
+    (project / "test_main.py").write_text(test)
+    said = run_tests(project, "test_main.py", CRONLEASE_SCHEMA="tenant_a", CRONLEASE_TEST_DATABASE_URL=empty_dsn)
+    assert "2 passed" in said, said
 
 
 def test_a_run_that_does_not_use_the_plugin_pays_nothing(project: Path) -> None:
@@ -148,7 +176,7 @@ def test_a_run_that_does_not_use_the_plugin_pays_nothing(project: Path) -> None:
 def test_a_users_own_schema_is_in_every_database(project: Path, empty_dsn: str) -> None:
     said = run_tests(project, "--ignore=test_unused.py", CRONLEASE_TEST_DATABASE_URL=empty_dsn)
     # The ini file names one for all, and three modules have a fixture of their own.
-    assert "11 passed, 2 errors" in said, said
+    assert "12 passed, 2 errors" in said, said
     assert '\ncronlease_setup, line 3: type "integre" does not exist\n' in said
 
 

@@ -85,7 +85,7 @@ def layers(bench: Bench) -> dict[str, Step]:
         "select 1 on the pool": lambda: one("select 1"),
         "the query on the pool": lambda: one(asked.text, asked.params),
         "database.ask, query built": lambda: pool.ask(query()),
-        "claim": lambda: claim(attempt(), query(), pool, settings, ()),
+        "claim": lambda: claim(attempt(), query(), pool, settings, (), lambda _: None),
         "run_once": lambda: run_once(job, Hit(), pool, settings),
         "the target, with a Request": lambda: target(Request(scope(), receive, send)),
         "the whole ASGI app": lambda: app(scope(), receive, send),

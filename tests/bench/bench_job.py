@@ -37,14 +37,20 @@ NAMES = (
     "in another order",
 )
 _BARE = b"""
-copy bare (source, external_id, title, organization, location, url, posted_at, payload, content_hash) from stdin
+copy bare (
+  source, external_id, title, organization, location, url, posted_at, department, remote,
+  payload, content_hash, payload_hash
+)
+from stdin
 """
 _PLAIN_STAGE = _BARE.replace(b"bare", b"plain")
 _PLAIN_MERGE = b"""
 insert into %s as o (
-  source, external_id, title, organization, location, url, posted_at, payload, content_hash
+  source, external_id, title, organization, location, url, posted_at, department, remote,
+  payload, content_hash, payload_hash
 )
-select source, external_id, title, organization, location, url, posted_at, payload, content_hash
+select source, external_id, title, organization, location, url, posted_at, department, remote,
+  payload, content_hash, payload_hash
 from plain
 on conflict (source, external_id) do update
 set title = excluded.title,
@@ -52,8 +58,11 @@ set title = excluded.title,
     location = excluded.location,
     url = excluded.url,
     posted_at = excluded.posted_at,
+    department = excluded.department,
+    remote = excluded.remote,
     payload = excluded.payload,
-    content_hash = excluded.content_hash
+    content_hash = excluded.content_hash,
+    payload_hash = excluded.payload_hash
 where o.content_hash is distinct from excluded.content_hash
 """
 

@@ -1,4 +1,4 @@
-"""The alert on a database that is gone: it looks for the line that is really logged, and every way makes it."""
+"""The alert on runs that fail or cannot start: it looks for lines that are really logged, and every way makes it."""
 
 import io
 import json
@@ -12,7 +12,9 @@ from uuid import uuid4
 import pytest
 
 from cronlease.observe import logs
+from cronlease.outcome import FailReason
 from cronlease.run.attempt import log_unreadable
+from cronlease.run.finish import _ACTIONS
 from tests.deploy.jobs import DEPLOY
 from tests.deploy.test_scripts import ENVIRONMENT, deploy, flags
 from tests.deploy.test_terraform import parsed, resources
@@ -29,9 +31,9 @@ def matches(line: dict[str, Any]) -> bool:
             if SEVERITIES.index(line["severity"]) < SEVERITIES.index(least[1]):
                 return False
             continue
-        field = re.fullmatch(r'jsonPayload\.(\w+)="(\w+)"', comparison)
+        field = re.fullmatch(r'jsonPayload\.(\w+)=\(("\w+"(?: OR "\w+")*)\)', comparison)
         assert field, comparison
-        if line.get(field[1]) != field[2]:
+        if line.get(field[1]) not in re.findall(r"\w+(?=\")", field[2]):
             return False
     return True
 
@@ -52,8 +54,13 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 def test_it_finds_a_schedule_that_cannot_be_read_and_no_other_skip(stream: io.StringIO) -> None:
     log_unreadable("tick", uuid4(), "no database")
     logs.log(logging.INFO, "Skipped tick: locked", action="run_skipped", reason="locked", function="tick")
-    logs.log(logging.ERROR, "tick did not end well", action="run_failed", function="tick")
-    assert [matches(json.loads(line)) for line in stream.getvalue().splitlines()] == [True, False, False]
+    assert [matches(json.loads(line)) for line in stream.getvalue().splitlines()] == [True, False]
+
+
+def test_it_finds_every_run_that_failed_and_none_that_another_follows() -> None:
+    """A 500 is retried by the scheduler and then skipped with 200: nothing else would show it."""
+    found = {reason for reason, action in _ACTIONS.items() if matches({"severity": "ERROR", "action": action})}
+    assert found == {FailReason.FAILED, FailReason.DEADLINE, FailReason.COMMIT_UNKNOWN}
 
 
 def test_the_policy_is_one_that_cloud_monitoring_takes() -> None:

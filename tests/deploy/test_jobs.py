@@ -1,4 +1,4 @@
-"""deploy/jobs.json: its schema, and numbers that fit each other, the settings' rules and the platform's limits."""
+"""A jobs.json: its schema, and numbers that fit each other, the settings' rules and the platform's limits."""
 
 import ast
 import copy
@@ -6,6 +6,7 @@ import importlib
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -13,13 +14,14 @@ import pytest
 
 from cronlease.cadence import duration
 from cronlease.settings import Settings, load
-from tests.deploy.jobs import DEPLOY, definition
+from tests.deploy.jobs import DEPLOY, SHIPPED, TEMPLATE, definition
 from tests.require import need_package
 
 # What Cloud Run and Cloud Scheduler accept, and when a container that was asked to end is killed.
 LONGEST_REQUEST = timedelta(hours=1)
 ATTEMPT_DEADLINES = timedelta(seconds=15), timedelta(minutes=30)
 KILLED_AFTER = timedelta(seconds=10)
+FOLDERS = pytest.mark.parametrize("folder", [SHIPPED, TEMPLATE], ids=["shipped", "init"])
 
 
 def problems(read: dict[str, Any]) -> list[str]:
@@ -49,21 +51,31 @@ def problems(read: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_the_definition_obeys_its_schema() -> None:
+@FOLDERS
+def test_the_definition_obeys_its_schema(folder: Path) -> None:
     need_package("jsonschema")
     jsonschema = importlib.import_module("jsonschema")
     schema = json.loads((DEPLOY / "jobs.schema.json").read_text())
     checker = jsonschema.Draft202012Validator(schema)
     checker.check_schema(schema)
-    assert [error.message for error in checker.iter_errors(definition())] == []
-    wrong = definition()
-    wrong["jobs"]["run-due"]["attempt_deadline"] = "5m"
-    wrong["functions"]["refresh_opening_signals"]["leese"] = "300s"
-    assert len(list(checker.iter_errors(wrong))) == 2
+    assert [error.message for error in checker.iter_errors(definition(folder))] == []
+    wrong = definition(folder)
+    next(iter(wrong["jobs"].values()))["attempt_deadline"] = "5m"
+    next(iter(wrong["functions"].values()))["leese"] = "300s"
+    wrong["environment"] = {"CRONLEASE_EVERY": "5m", "CRONLEASE_LEASE": "5m"}
+    assert len(list(checker.iter_errors(wrong))) == 3
 
 
-def test_its_numbers_fit_each_other_and_the_settings_rules() -> None:
-    assert problems(definition()) == []
+def test_the_schema_refuses_what_staging_refuses() -> None:
+    from folder import RESERVED
+
+    schema = json.loads((DEPLOY / "jobs.schema.json").read_text())
+    assert set(schema["properties"]["environment"]["propertyNames"]["not"]["enum"]) == RESERVED
+
+
+@FOLDERS
+def test_its_numbers_fit_each_other_and_the_settings_rules(folder: Path) -> None:
+    assert problems(definition(folder)) == []
 
 
 @pytest.mark.parametrize(
@@ -83,10 +95,11 @@ def test_numbers_that_do_not_fit_are_found(change: Callable[[dict[str, Any]], No
     assert any(said in problem for problem in problems(read))
 
 
-def test_every_function_is_declared_in_main() -> None:
-    tree = ast.parse((DEPLOY.parent / "functions" / "main.py").read_text())
+@FOLDERS
+def test_every_function_is_declared_in_main(folder: Path) -> None:
+    tree = ast.parse((folder / "main.py").read_text())
     declared = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    assert set(definition()["functions"]) <= declared
+    assert set(definition(folder)["functions"]) <= declared
 
 
 def test_the_drain_ends_before_the_platform_kills() -> None:

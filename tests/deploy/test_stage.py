@@ -1,10 +1,8 @@
 """The directory that is deployed: complete, pinned, and able to answer a hit where nothing else of ours is."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -14,40 +12,26 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.acceptance.conftest import Served, answers, clean_environment, free_port, stop
-from tests.deploy.jobs import DEPLOY
+from tests.deploy.jobs import DEPLOY, ROOT, TEMPLATE, definition
 from tests.deploy.manifests import one, pods
+from tests.deploy.staging import alone, image_settings, installed, run, serving, staged
 from tests.integration.conftest import wait_until
 from tests.require import need
 
-ROOT = DEPLOY.parent
 LOCK = (ROOT / "requirements.lock").read_text()
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> None:
-    environment = {**os.environ, "PYTHON": sys.executable}
-    ended = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+SOURCES = ROOT / "functions" / "opening_signals" / "sources.toml"
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need("uv")  # building the wheel takes an index, too: who has the one has the other
-    folder = tmp_path_factory.mktemp("stage")
-    run(DEPLOY / "stage.sh", folder)
-    return folder
+    return staged(tmp_path_factory.mktemp("stage"), sources=str(SOURCES))
 
 
 @pytest.fixture(scope="module")
 def empty_environment(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a virtual environment with the stage's requirements in it, their hashes checked."""
-    uv, venv = need("uv"), tmp_path_factory.mktemp("venv")
-    run(uv, "venv", "--quiet", "--clear", venv)
-    python = venv / "bin" / "python"
-    # From inside, as a platform's build would: the wheel is named relative to the file.
-    install = ("pip", "install", "--quiet", "--require-hashes", "--requirement", "requirements.txt")
-    run(uv, *install, "--python", python, cwd=stage)
-    return python.parent
+    return installed(stage, tmp_path_factory.mktemp("venv"))
 
 
 def test_the_lock_pins_every_requirement_of_the_project_by_hash() -> None:
@@ -64,7 +48,12 @@ def test_the_lock_pins_every_requirement_of_the_project_by_hash() -> None:
 def test_the_stage_has_what_is_deployed_and_nothing_else(stage: Path) -> None:
     (wheel,) = stage.glob("*.whl")
     names = {path.name for path in stage.iterdir()}
-    assert names == {wheel.name, "main.py", "requirements.txt", "sources.toml", "Dockerfile"}
+    own = {"main.py", "jobs.json", "schema.sql", "sources.toml"}
+    assert names == {wheel.name, "requirements.txt", "Dockerfile", *own}
+    assert json.loads((stage / "jobs.json").read_text()) == {
+        **definition(),
+        "environment": {"CRONLEASE_SOURCES": "sources.toml"},
+    }
     requirements = (stage / "requirements.txt").read_text()
     assert requirements.startswith(LOCK)
     assert f"./{wheel.name}" in requirements
@@ -84,17 +73,16 @@ def test_every_requirement_can_be_had_for_the_python_of_the_image(tmp_path: Path
     run(need("uv"), "pip", "install", "--dry-run", *there, *wheels)
 
 
-def test_a_stage_is_never_made_over_another(stage: Path) -> None:
-    ended = subprocess.run([DEPLOY / "stage.sh", stage], capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert "is not empty" in ended.stderr
-
-
-def alone(programs: Path, **settings: str) -> dict[str, str]:
-    """An environment in which nothing of the checkout or of this Python helps."""
-    environment = clean_environment(**settings)
-    del environment["PYTHONPATH"]
-    return environment | {"PATH": os.pathsep.join([str(programs), "/usr/bin", "/bin"])}
+def test_the_image_has_the_settings_of_jobs_json(stage: Path) -> None:
+    ((name, function),) = definition()["functions"].items()
+    assert image_settings(stage) == {
+        "CRONLEASE_SOURCES": "sources.toml",
+        "CRONLEASE_LEASE": function["lease"],
+        "CRONLEASE_MAX_RUN": function["max_run"],
+        "FUNCTION_TARGET": name,
+    }
+    ended = subprocess.run([need("hadolint"), str(stage / "Dockerfile")], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("served_by", ["functions-framework", "the image's"])
@@ -102,47 +90,30 @@ def test_the_staged_directory_alone_answers_a_hit(
     stage: Path, empty_environment: Path, empty_dsn: str, tmp_path: Path, served_by: str
 ) -> None:
     (of_image,) = re.findall(r"^CMD (.+)$", (stage / "Dockerfile").read_text(), re.MULTILINE)
-    program, *words = json.loads(of_image) if served_by == "the image's" else [served_by]
-    port = free_port()
-    environment = alone(
-        empty_environment,
-        DATABASE_URL=empty_dsn,
-        K_SERVICE="refresh-opening-signals",
-        CRONLEASE_AUTH="iam",
-        CRONLEASE_SOURCES="sources.toml",
-        FUNCTION_TARGET="refresh_opening_signals",
-        PORT=str(port),
-    )
+    command = json.loads(of_image) if served_by == "the image's" else [served_by]
     log = tmp_path / "function.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [empty_environment / program, *words],
-            cwd=stage,
-            env=environment,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    served = Served(f"http://127.0.0.1:{port}", process, log)
-    try:
-        wait_until(lambda: answers(served), 30)
+    with serving(stage, empty_environment, log, command, DATABASE_URL=empty_dsn) as served:
         first, second = served.hit(), served.hit()
-    finally:
-        stop(process)
     assert (first.status_code, first.json()["status"]) == (200, "success"), log.read_text()
     assert second.json()["reason"] == "not_due"
     assert runs(empty_dsn) == [(1, "success")]
+
+
+def test_the_wheel_alone_can_make_a_new_project(empty_environment: Path, tmp_path: Path) -> None:
+    made = tmp_path / "prices"
+    subprocess.run([empty_environment / "cronlease", "init", made], env=alone(empty_environment), check=True)
+    assert {path.name.lstrip(".") for path in made.iterdir()} == {path.name for path in TEMPLATE.glob("*.*")} | {
+        "gitignore"
+    }
 
 
 def test_the_commands_of_the_kubernetes_pods_work_there(
     stage: Path, empty_environment: Path, empty_dsn: str, tmp_path: Path
 ) -> None:
     settings: dict[str, str] = one("ConfigMap", "cronlease")["data"]
-    sources = tmp_path / "sources.toml"
-    sources.write_text(one("ConfigMap", "cronlease-sources")["data"]["sources.toml"])
-    place = {"CRONLEASE_SOURCES": str(sources), "CRONLEASE_DATA_DIR": str(tmp_path), "FUNCTION_SOURCE": "main.py"}
+    place = {"CRONLEASE_DATA_DIR": str(tmp_path), "FUNCTION_SOURCE": "main.py", **image_settings(stage)}
     environment = alone(
-        empty_environment, DATABASE_URL=empty_dsn, KUBERNETES_SERVICE_HOST="10.0.0.1", **{**settings, **place}
+        empty_environment, DATABASE_URL=empty_dsn, KUBERNETES_SERVICE_HOST="10.0.0.1", **{**place, **settings}
     )
     commands = {name: pod["containers"][0].get("command") for name, pod in pods().items()}
 
@@ -165,6 +136,8 @@ def test_the_commands_of_the_kubernetes_pods_work_there(
     finally:
         worker.terminate()
         assert worker.wait(pods()["cronlease-worker"]["terminationGracePeriodSeconds"]) == 0
+    # As long_runs.sh has it: a Cloud Run job sets this variable.
+    environment |= {"CLOUD_RUN_JOB": "cronlease-run-due", "CRONLEASE_MAX_RUN": "7170s"}
     assert json.loads(ask("cronlease-run-due"))["ran"] == []
 
 

@@ -2,6 +2,7 @@
 had here: stand-ins with their signatures write down what they were asked (supabase.sql)."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cronlease.db.migration.migrate import migrate
+from cronlease.db.migration.schema_files import Packages
 from tests.conftest import Server
 from tests.deploy.jobs import DEPLOY, definition
 
@@ -59,20 +61,26 @@ class Project(NamedTuple):
     dsn: str
 
 
-@pytest.fixture
-def project(server: Server) -> Iterator[Project]:
+@contextmanager
+def new_project(server: Server, packages: Packages = None) -> Iterator[Project]:
     name = server.create()
     owner = name.replace("cronlease_test", "cronlease_owner")
     dsn = make_conninfo(server.url(name), user=owner, password="secret")
     with psycopg.connect(server.url(name), autocommit=True) as admin:
         admin.execute(BEFORE.encode())
         admin.execute(sql.SQL(OWNER).format(sql.Identifier(owner), sql.Identifier(name)))
-        migrate(dsn)
+        migrate(dsn, packages=packages)
         with psycopg.connect(dsn, autocommit=True) as conn:
             yield Project(conn, admin, dsn)
     server.drop(name)
     with psycopg.connect(server.admin, autocommit=True) as admin:
         admin.execute(sql.SQL("drop role {}").format(sql.Identifier(owner)))
+
+
+@pytest.fixture
+def project(server: Server) -> Iterator[Project]:
+    with new_project(server) as made:
+        yield made
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ def problems(read: Body) -> list[str]:
     found = []
     kinds: dict[tuple[str, str], Resource] = {}
     for kind, name, body in resources(read):
+        if kind == "terraform_data":  # Terraform's own
+            continue
         known = resource(package, kind)
         if known is None:
             found.append(f"{kind}: the provider has no such resource")
@@ -123,8 +126,41 @@ def test_variables_and_locals_are_declared_used_and_described() -> None:
     assert {name for name, body in variables.items() if not body.get("validation")} == {"deletion_protection"}
 
 
+def test_the_schema_is_applied_before_the_functions_are_replaced() -> None:
+    found = {(kind, name): body for kind, name, body in resources(parsed())}
+    assert "${terraform_data.migrated}" in found["google_cloud_run_v2_service", "function"]["depends_on"]
+    migrated = found["terraform_data", "migrated"]
+    assert "var.image" in str(migrated["triggers_replace"])
+    assert "/schema.sql" in str(migrated["triggers_replace"])
+    (ran,) = migrated["provisioner"]
+    assert 'google_cloud_run_v2_job.command["migrate"].name' in str(ran)
+    assert "--wait" in str(ran)
+
+
+def test_nothing_depends_on_itself() -> None:
+    """By whole resources, as `terraform plan` would say; locals are looked into."""
+    read = parsed()
+    values = {name: json.dumps(value) for entry in read["locals"] for name, value in entry.items()}
+
+    def inside(text: str) -> str:
+        while (more := re.sub(r"\blocal\.(\w+)", lambda found: values[found[1]], text)) != text:
+            text = more
+        return text
+
+    edges = {}
+    for kind, name, body in resources(read):
+        found = re.findall(r"\b((?:google|terraform)_\w+)\.(\w+)", inside(json.dumps(body)))
+        edges[f"{kind}.{name}"] = {f"{other}.{called}" for other, called in found}
+    assert len(edges) > 15
+    list(TopologicalSorter(edges).static_order())
+
+
 def test_the_scheduler_proves_who_it_is_to_the_service_itself() -> None:
-    (job,) = [body for kind, _, body in resources(parsed()) if kind == "google_cloud_scheduler_job"]
+    jobs = {name: body for kind, name, body in resources(parsed()) if kind == "google_cloud_scheduler_job"}
+    job = jobs["hit"]
+    (started,) = jobs["long_runs"]["http_target"]
+    assert started["oauth_token"][0]["service_account_email"] == "${google_service_account.scheduler.email}"
+    assert job["paused"] == "${var.long_runs != null}"
     (target,) = job["http_target"]
     (token,) = target["oidc_token"]
     assert token["audience"] == "${google_cloud_run_v2_service.function[each.value.function].uri}"
@@ -152,12 +188,14 @@ def test_it_is_formatted() -> None:
 
 def evaluated(tmp_path: Path, expression: str, **variables: object) -> subprocess.CompletedProcess[str]:
     """What Terraform itself makes of the variables and of jobs.json; without a resource it needs no provider."""
-    folder = tmp_path / "cloudrun"
+    folder, staged = tmp_path / "cloudrun", tmp_path / "staged"
     folder.mkdir()
-    shutil.copy(DEPLOY / "jobs.json", tmp_path)
+    staged.mkdir()
+    (staged / "jobs.json").write_text(json.dumps(definition() | {"environment": {"A": "1", "B": "2"}}))
+    (staged / "schema.sql").touch()
     for name in ("variables.tf", "jobs.tf"):
         shutil.copy(FOLDER / name, folder)
-    (folder / "given.auto.tfvars.json").write_text(json.dumps(variables))
+    (folder / "given.auto.tfvars.json").write_text(json.dumps({"folder": str(staged), **variables}))
     return subprocess.run(
         [need("terraform"), "console", "-no-color"], cwd=folder, input=expression, capture_output=True, text=True
     )
@@ -171,10 +209,21 @@ GIVEN = {
 
 
 def test_terraform_reads_the_one_definition(tmp_path: Path) -> None:
-    ended = evaluated(tmp_path, "jsonencode([local.functions, local.jobs, local.service_names])", **GIVEN)
-    functions, jobs, names = json.loads(json.loads(ended.stdout))
+    asked = "jsonencode([local.functions, local.jobs, local.service_names, local.environment, local.commands])"
+    ended = evaluated(tmp_path, asked, **GIVEN, environment={"B": "3"}, long_runs={"timeout": 7200})
+    functions, jobs, names, environment, commands = json.loads(json.loads(ended.stdout))
     assert (functions, jobs) == (definition()["functions"], definition()["jobs"])
     assert names == {"refresh_opening_signals": "refresh-opening-signals"}
+    assert environment == {"A": "1", "B": "3"}
+    assert {name: (command["args"], command["timeout"]) for name, command in commands.items()} == {
+        "migrate": (["migrate", "--setup", "schema.sql"], 600),
+        "run-due": (["run-due", "--json"], 7200),
+    }
+
+
+def test_terraform_makes_no_job_that_nobody_asked_for(tmp_path: Path) -> None:
+    ended = evaluated(tmp_path, "jsonencode(keys(local.commands))", **GIVEN, migrate="never")
+    assert json.loads(json.loads(ended.stdout)) == []
 
 
 @pytest.mark.parametrize(
@@ -184,6 +233,12 @@ def test_terraform_reads_the_one_definition(tmp_path: Path) -> None:
         ({"region": "europe-west1-b"}, "not a zone"),
         ({"image": "cronlease"}, "a tag or a digest"),
         ({"database_url": "mysql://h/d"}, "begins with postgresql://"),
+        ({"folder": "nowhere"}, "made by deploy/stage.sh"),
+        ({"name": "My Name"}, "2 to 20 lower-case letters"),
+        ({"cloud_sql_connection": "db"}, "PROJECT:REGION:INSTANCE"),
+        ({"cloud_sql_connection": "a:b:c"}, "postgresql://USER:PASSWORD@/DATABASE?host=/cloudsql/"),
+        ({"network": {"network": "n", "subnetwork": ""}}, "a network and a subnetwork"),
+        ({"long_runs": {"timeout": 5}}, "from 100 to 604800"),
         ({"cloud_sql": {}, "database_password": "short"}, "16 characters"),
         ({"cloud_sql": {"version": "POSTGRES_13"}, "database_password": "0123456789abcdef"}, "POSTGRES_14"),
         ({"environment": {"CRONLEASE_LEASE": "5m"}}, "set elsewhere"),

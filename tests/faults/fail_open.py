@@ -8,7 +8,9 @@ from cronlease.run import attempt
 from opening_signals import settings
 from opening_signals.sources_file import load
 
-attempt._UNREADABLE = Claim(True, None, 1, None, None, None, "refresh_opening_signals", {}, None, 0)
+NAME = "refresh_opening_signals"
+ROW = {"function_name": NAME, "action": NAME, "at": "2026-11-16T12:00:00+00:00"}
+attempt._UNREADABLE = Claim(True, None, 1, None, None, None, NAME, {}, None, 0, details=ROW)
 
 
 @scheduled

@@ -42,7 +42,8 @@ _TAKEN: list[Guard] = [
     ),
     (
         "it does not look again under the lock",
-        "  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early);\n",
+        "  reason := public.refresh_skip_reason(\n    v_row, p_request_id, p_force, v_now, p_cadence, p_attempts,"
+        " p_late, p_early\n  );\n",
         GONE,
         between.test_a_claim_looks_again_once_it_has_the_row,
     ),

@@ -50,6 +50,7 @@ SIZES = {
     "P30": Size(1, 1, 40),  # rounds of all places, as runner and as owner by turns
     "P21": Size(4, 4, 64),  # MiB that each hostile feed sends
     "P31 feeds": Size(1, 1, 24),  # MiB that each hostile feed sends, all of them in one run
+    "paging": Size(300, 2000, 10_000),  # histories of boards that change while their pages are read
     "soak": Size(8, 30, 1800),  # seconds
 }
 

@@ -14,14 +14,20 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.conftest import Server
-from tests.faults import mutants_of_bounds, mutants_of_claims, mutants_of_operators, mutants_of_runs
+from tests.faults import mutants_of_bounds, mutants_of_claims, mutants_of_operators, mutants_of_runs, mutants_of_slots
 from tests.faults.mutants import Mutant
 from tests.faults.profile import one_in
 from tests.faults.scene import sql
 from tests.schema.calls import acquire, schedule
 from tests.schema.test_skip import SKIPPED
 
-MUTANTS = [*mutants_of_claims.ALL, *mutants_of_runs.ALL, *mutants_of_operators.ALL, *mutants_of_bounds.ALL]
+MUTANTS = [
+    *mutants_of_claims.ALL,
+    *mutants_of_runs.ALL,
+    *mutants_of_operators.ALL,
+    *mutants_of_bounds.ALL,
+    *mutants_of_slots.ALL,
+]
 RED = (AssertionError, psycopg.Error, pytest.fail.Exception)
 MEANINGLESS = "42"
 """The class of errors of a text that makes no sense: such a mutant shows nothing."""

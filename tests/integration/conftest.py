@@ -25,10 +25,13 @@ class Room:
         self.dsn = dsn
 
     async def hit(self, job: Callable[[Any], Any], *, force: bool = False, **environment: str) -> Outcome:
+        return await self.hit_as(Hit(force=force), job, **environment)
+
+    async def hit_as(self, hit: Hit, job: Callable[[Any], Any], **environment: str) -> Outcome:
         settings = load({f"CRONLEASE_{name.upper()}": value for name, value in environment.items()})
         database = Database(self.dsn, pooler=settings.pooler)
         try:
-            return await run_once(Job.of(job, settings, name=NAME), Hit(force=force), database, settings)
+            return await run_once(Job.of(job, settings, name=NAME), hit, database, settings)
         finally:
             await database.close()
 

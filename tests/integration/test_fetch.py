@@ -5,6 +5,7 @@ import gzip
 import logging
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -49,7 +50,7 @@ def test_pieces_are_neither_tiny_nor_large(web: Web) -> None:
     web.scripts["/"] = lambda visitor: visitor.send(head(Transfer_Encoding="chunked"), chunked, b"0\r\n\r\n")
 
     async def lengths() -> list[int]:
-        async with client() as http, get(http, source(), web.url(), accept="*/*") as page:
+        async with client() as http, aclosing(await get(http, source(), web.url(), accept="*/*")) as page:
             return [len(chunk) async for chunk in page.chunks()]
 
     found = asyncio.run(lengths())
@@ -161,7 +162,7 @@ def test_once_a_piece_was_handed_out_nothing_is_asked_again(web: Web) -> None:
     handed: list[int] = []
 
     async def run() -> None:
-        async with client() as http, get(http, source(), web.url(), accept="*/*") as page:
+        async with client() as http, aclosing(await get(http, source(), web.url(), accept="*/*")) as page:
             async for chunk in page.chunks():
                 handed.append(len(chunk))
 
@@ -175,7 +176,7 @@ def test_what_the_reader_of_a_page_raises_is_its_own(web: Web) -> None:
     web.scripts["/"] = answer(BODY)
 
     async def run() -> None:
-        async with client() as http, get(http, source(), web.url(), accept="*/*"):
+        async with client() as http, aclosing(await get(http, source(), web.url(), accept="*/*")):
             raise ConnectionError("the database is away")
 
     with pytest.raises(ConnectionError, match="the database"):
@@ -292,7 +293,7 @@ def test_no_cookie_is_kept(web: Web) -> None:
     async def twice() -> None:
         async with client() as http:
             for _ in range(2):
-                async with get(http, source(), web.url(), accept="*/*") as page:
+                async with aclosing(await get(http, source(), web.url(), accept="*/*")) as page:
                     assert [chunk async for chunk in page.chunks()] == [BODY]
 
     asyncio.run(twice())

@@ -5,6 +5,7 @@ import ipaddress
 import ssl
 import subprocess
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ async def asked(urls: list[str], *, allow_private: bool = False) -> list[str]:
         for url in urls:
             try:
                 where = source(allow_private=allow_private)
-                async with asyncio.timeout(5), get(http, where, url, accept="*/*") as page:
+                async with asyncio.timeout(5), aclosing(await get(http, where, url, accept="*/*")) as page:
                     said.append(b"".join([chunk async for chunk in page.chunks()]).decode())
             except FeedError as error:
                 said.append(str(error))
@@ -179,7 +180,8 @@ def test_an_open_connection_is_not_shared_with_a_source_that_may_not_have_it(can
     async def run() -> None:
         async with client() as http:
             for allowed in (True, False):
-                async with get(http, source(allow_private=allowed), canary.url(), accept="*/*") as page:
+                where = source(allow_private=allowed)
+                async with aclosing(await get(http, where, canary.url(), accept="*/*")) as page:
                     assert [chunk async for chunk in page.chunks()] == [b"the secret"]
 
     with pytest.raises(FeedError, match="private address"):

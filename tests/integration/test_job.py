@@ -1,6 +1,7 @@
 """The job in the room: real HTTP feeds on loopback, a real database, the real run."""
 
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -112,9 +113,9 @@ def test_a_source_that_dribbles_is_given_up_in_time(room: Room, feeds: Feeds) ->
     feeds.serve(acme=dribble, globex=board(job(1)))
     outcome = room.enter(refresh, lease="2s")
     assert (outcome.status, counts(outcome)) == (Status.PARTIAL, (1, 1, 0, 0, 0))
-    assert room.query("select error from refresh_runs") == [
-        ("1 of 2 sources failed: acme (was not done after 1.2 s)",)
-    ]
+    ((error,),) = room.query("select error from refresh_runs")
+    # Three fifths of the lease, less what the run took up to here.
+    assert re.fullmatch(r"1 of 2 sources failed: acme \(was not done after 1(\.[0-2]\d?)? s\)", error), error
     assert outcome.duration_ms < 2000
 
 
@@ -185,10 +186,10 @@ def test_an_error_nobody_foresaw_costs_one_source_and_its_text_stays_in_the_log(
 ) -> None:
     real = fetch.get
 
-    def surprising(http: Any, source: Source, url: str, **options: Any) -> Any:
+    async def surprising(http: Any, source: Source, url: str, **options: Any) -> Any:
         if source.name == "acme":
             raise KeyError("s3cret")
-        return real(http, source, url, **options)
+        return await real(http, source, url, **options)
 
     monkeypatch.setattr(collect, "get", surprising)
     monkeypatch.setattr(logging.getLogger("cronlease"), "propagate", True)

@@ -110,3 +110,43 @@ def test_only_a_source_that_is_known_and_not_in_the_file_is_forgotten_and_only_a
     room.query("insert into opening_signals (source, external_id) values ('globex', '3')")
     done = call(cli.sources, "forget", "globex", "--json", answer="y\n")
     assert json.loads(done.stdout) == {"source": "globex", "closed": 1}
+
+
+def test_the_status_of_each_source_is_shown(call: Call, room: Room, tmp_path: Path) -> None:
+    names = ("new", "fine", "failing", "resting", "doubted")
+    listed = "".join(f'[[source]]\nname = "{name}"\nkind = "greenhouse"\nboard = "x"\n' for name in names)
+    (tmp_path / "sources.toml").write_text(listed)
+    room.query(
+        """
+        insert into opening_sources (name, items, last_ok_at, failures, last_error, next_fetch_at, doubt, doubted_at)
+        values ('fine', 7, now(), 0, null, null, null, null),
+          ('failing', 7, now(), 2, 'answered 404', now() - interval '1 s', null, null),
+          ('resting', null, null, 3, 'answered 429', now() + interval '1 h', null, null),
+          ('doubted', 0, now(), 0, null, null, 'it has no openings any more, and had 7', now()),
+          ('globex', 1, now(), 0, null, null, null, null),
+          ('forgotten', 1, now(), 0, null, null, null, null)
+        """
+    )
+    told = json.loads(call(cli.sources, "status", "--json").output)
+    said = [(row["name"], row["state"], row["items"], row["failures"], row["until"] is None) for row in told]
+    assert said == [
+        ("new", "new", None, 0, True),
+        ("fine", "ok", 7, 0, True),
+        ("failing", "failing", 7, 2, True),
+        ("resting", "left alone", None, 3, False),
+        ("doubted", "doubted", 0, 0, True),
+        ("globex", "not in the file", 1, 0, True),
+    ]
+    assert [row["why"] for row in told[2:5]] == [
+        "answered 404",
+        "answered 429",
+        "it has no openings any more, and had 7: closed when another run says the same",
+    ]
+    heading, _, *rows = call(cli.sources, "status").output.splitlines()
+    assert heading.split() == ["name", "kind", "state", "last_ok_at", "items", "failures", "until", "why"]
+    assert [row.split()[0] for row in rows] == [*names, "globex"]
+
+
+def test_without_sources_the_status_says_where_they_belong(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "sources.toml").write_text("")
+    assert "CRONLEASE_SOURCES" in call(cli.sources, "status").output

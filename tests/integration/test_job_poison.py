@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cronlease.outcome import Status
-from opening_signals.collect import DUPLICATE
+from opening_signals.collected import DUPLICATE
 from opening_signals.feeds.sanitize import BROKEN_TEXT
 from opening_signals.job import refresh
 from tests.integration.boards import Feeds, answer, board, counts, feed, job, served, titles

@@ -11,6 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from cronlease.cli.table import lines
+from cronlease.emulator.brought import brought_for
 from cronlease.emulator.external_database import Refused, notice
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.show import rows_in_the_database
@@ -18,6 +19,7 @@ from cronlease.emulator.verdict import Before, Ledger, Scope, Verdict, judge, st
 from tests.schema.calls import acquire, call, finish
 
 JOB = "refresh_opening_signals"
+BROUGHT = brought_for([JOB])
 
 
 class History:
@@ -59,7 +61,7 @@ class History:
             assert changed.rowcount > 0
 
     def judge(self) -> Verdict:
-        return judge(self.dsn, self.before, self.ledger, Counter(kill=2), [])
+        return judge(self.dsn, self.before, self.ledger, Counter(kill=2), [], BROUGHT)
 
 
 @pytest.fixture
@@ -176,24 +178,25 @@ def test_errors_that_tell_of_no_run_are_strange() -> None:
 def test_samples_do_not_get_among_the_sources_of_a_configured_database(dsn: str, empty_dsn: str) -> None:
     env = {"DATABASE_URL": dsn, "PGHOST": "elsewhere", "PGUSER": "somebody"}
     given = conninfo_to_dict(dsn)
-    said = notice(env, samples=True)
+    said = notice(env, BROUGHT)
     assert said.startswith(f'emulating in the configured database "{given["dbname"]}" at {given["host"]}')
     assert str(given["password"]) not in said
     assert said.endswith(", not in one of its own: what is due there is really run")
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("insert into opening_sources (name) values ('acme')")
-        assert notice(env, samples=True) == said, "a sample's own name"
+        assert notice(env, BROUGHT) == said, "a sample's own name"
         conn.execute("insert into opening_signals (source, external_id) values ('umbrella', '1')")
     sentence = r"no samples \(umbrella\): unset DATABASE_URL and PGHOST to emulate in .*, or set CRONLEASE_SOURCES$"
     with pytest.raises(Refused, match=sentence):
-        notice(env, samples=True)
-    assert notice(env, samples=False) == said
-    assert notice({"DATABASE_URL": empty_dsn}, samples=True), "where nothing is yet, nobody is known"
+        notice(env, BROUGHT)
+    assert notice(env | {"CRONLEASE_SOURCES": "mine.toml"}, BROUGHT) == said
+    assert notice(env, []) == said
+    assert notice({"DATABASE_URL": empty_dsn}, BROUGHT), "where nothing is yet, nobody is known"
 
 
 def test_the_openings_are_shown_beside_the_schedules_where_the_shipped_job_runs(history: History) -> None:
-    assert "opening_signals by source" in rows_in_the_database(history.dsn, lines)
-    said = rows_in_the_database(history.dsn, lines, openings=False)
+    assert "opening_signals by source" in rows_in_the_database(history.dsn, lines, BROUGHT)
+    said = rows_in_the_database(history.dsn, lines)
     assert ("opening_signals by source" in said, JOB in said) == (False, True)
 
 
@@ -238,7 +241,7 @@ BROKEN: list[tuple[str, str | Callable[[History], None]]] = [
         "update refresh_schedule set locked_by = %(last)s, locked_until = clock_timestamp()",
     ),
     (
-        "an opening was written by no committed run",
+        "an opening was written by no run",
         "update opening_signals set changed_at = clock_timestamp() where external_id = '1'",
     ),
     (

@@ -5,7 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,13 +123,20 @@ async def read(
 ) -> tuple[Page, bytes]:
     """The page and its body, fetched by a client of its own."""
     where = source(allow_private=allow_private)
-    async with client() as http, get(http, where, url, accept="application/json", validators=validators) as page:
+    async with (
+        client() as http,
+        aclosing(await get(http, where, url, accept="application/json", validators=validators)) as page,
+    ):
         return page, b"".join([chunk async for chunk in page.chunks()])
 
 
 async def drain(url: str, seconds: float) -> int:
     """How many bytes the body has; none of them is kept."""
-    async with asyncio.timeout(seconds), client() as http, get(http, source(), url, accept="*/*") as page:
+    async with (
+        asyncio.timeout(seconds),
+        client() as http,
+        aclosing(await get(http, source(), url, accept="*/*")) as page,
+    ):
         return sum([len(chunk) async for chunk in page.chunks()])
 
 

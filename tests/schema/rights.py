@@ -68,6 +68,8 @@ RUNNER = (
     "insert into public.opening_staging_pages (request_id, source, position, external_ids, differing)"
     " values (gen_random_uuid(), 'acme', 0, '{}', 0)",
     "delete from public.opening_staging_pages",
+    "insert into public.opening_changes (source, external_id, field) values ('acme', '1', 'title')",
+    "delete from public.opening_changes",
 )
 
 READER = (
@@ -81,6 +83,7 @@ RUNNER_AND_READER = (
     "select public.read_refresh_status()",
     "select public.read_refresh_page(p_search => 'free')",
     "select public.read_refresh_schedule(p_function_name => 'free')",
+    "select field from public.opening_changes",
 )
 
 ANYBODY = (
@@ -137,6 +140,7 @@ NOBODY = (
     "truncate public.opening_signals",
     "delete from public.opening_sources",
     "update public.opening_pages set openings = 0",
+    "update public.opening_changes set new_value = ''",
     "update public.opening_staging set title = ''",
     "update public.opening_staging_pages set differing = 0",
     "truncate public.opening_staging",

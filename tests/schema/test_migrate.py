@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from cronlease.db.migration import migrate as migrate_module
 from cronlease.db.migration import schema_files as schema_files_module
 from cronlease.db.migration.migrate import MigrationError, SchemaFile, create_if_absent, migrate, schema_files
+from cronlease.db.migration.schema_files import Packages
 from tests.conftest import Server
 from tests.schema.calls import acquire, call, finish, one
 
@@ -33,7 +34,7 @@ def role(server: Server) -> Iterator[str]:
         admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
 
 
-def serve(files: Callable[[str], list[SchemaFile]], monkeypatch: pytest.MonkeyPatch) -> None:
+def serve(files: Callable[..., list[SchemaFile]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts other files into the place of schema/."""
     for module in (migrate_module, schema_files_module):
         monkeypatch.setattr(module, "schema_files", files)
@@ -109,8 +110,8 @@ def test_a_migration_that_changed_after_it_was_applied_is_refused_by_name(
 ) -> None:
     before = state(dsn)
 
-    def changed(folder: str) -> list[SchemaFile]:
-        files = schema_files(folder)
+    def changed(folder: str, packages: Packages = None) -> list[SchemaFile]:
+        files = schema_files(folder, packages)
         if folder == "migrations":
             files.insert(1, SchemaFile("0000_one_that_came_before", "create table public.must_not_stay ()"))
             files[-1] = SchemaFile(files[-1].name, files[-1].text + "-- one more word\n")
@@ -127,8 +128,8 @@ def test_a_migration_that_changed_after_it_was_applied_is_refused_by_name(
 def test_a_migration_that_fails_changes_nothing_and_says_why(
     dsn: str, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(folder: str) -> list[SchemaFile]:
-        files = schema_files(folder)
+    def failing(folder: str, packages: Packages = None) -> list[SchemaFile]:
+        files = schema_files(folder, packages)
         if folder == "migrations":
             files.append(SchemaFile("9999_broken", "create table public.must_not_stay (); select 1/0"))
         return files
@@ -144,8 +145,8 @@ def test_a_migration_that_fails_changes_nothing_and_says_why(
 def test_a_new_migration_is_applied_to_a_database_that_has_the_others(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def grown(folder: str) -> list[SchemaFile]:
-        files = schema_files(folder)
+    def grown(folder: str, packages: Packages = None) -> list[SchemaFile]:
+        files = schema_files(folder, packages)
         if folder == "migrations":
             files.append(SchemaFile("9999_more", "create table public.more ()"))
         return files

@@ -86,7 +86,7 @@ def test_a_page_is_known_only_of_its_own_source(dsn: str) -> None:
     [
         ("delete from opening_signals where external_id = '3'", Merged(10, 1, 0)),
         ("truncate opening_signals", Merged(10, 10, 0)),
-        ("update opening_signals set content_hash = null where external_id = '3'", Merged(10, 0, 1)),
+        ("update opening_signals set content_hash = null where external_id = '3'", Merged(10, 0, 0)),
         ("update opening_signals set closed_at = now() where external_id = '3'", Merged(10, 0, 1)),
         ("update opening_signals set external_id = 'x' where external_id = '3'", Merged(10, 1, 0, closed=1)),
         ("insert into opening_signals (source, external_id) values ('acme', 'x')", Merged(10, 0, 0, closed=1)),

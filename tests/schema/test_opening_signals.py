@@ -40,7 +40,7 @@ def test_older_rows_are_filled_by_the_next_merge_and_keep_when_they_were_first_s
         migrate(empty_dsn)
         migrated_at = one(conn, "select first_seen_at from opening_signals where external_id = '2'")
         assert migrated_at is not None
-        assert load(empty_dsn, "acme", [opening("1"), opening("2"), opening("3")]) == Merged(3, inserted=1, updated=2)
+        assert load(empty_dsn, "acme", [opening("1"), opening("2"), opening("3")]) == Merged(3, inserted=1, updated=0)
         seen = "select array_agg(first_seen_at order by external_id) from opening_signals"
         assert one(conn, seen)[:2] == [datetime(2025, 3, 1, 12, tzinfo=UTC), migrated_at]
         filled = "select count(*) from opening_signals where organization = 'Acme' and payload ->> 'title' = 'Baker'"
@@ -146,7 +146,8 @@ def test_only_complete_sources_are_merged_and_the_staging_of_others_is_left_alon
 
     assert asyncio.run(work()) == Merged(1, 1, 0)
     assert one(conn, "select source, external_id from opening_signals") == ("whole", "1")
-    assert one(conn, "select array_agg(request_id) from opening_staging") == [theirs]
+    staged = "select array_agg((request_id, source)::text order by source) from opening_staging"
+    assert one(conn, staged) == [f"({ours},torn)", f"({theirs},whole)"]
 
 
 def _open_run(conn: psycopg.Connection[Any], function: str, status: str) -> UUID:

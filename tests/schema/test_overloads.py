@@ -1,7 +1,8 @@
 """Functions of a stranger with the names of ours: none is ever called in their place (D4)."""
 
+import re
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.db import functions, queries, schedule
+from cronlease.db import functions, plans, queries, schedule
 from cronlease.db.ask import ask_sync
 from cronlease.db.queries import Query
 from cronlease.errors import Ambiguous
@@ -48,6 +49,9 @@ def make_overloads(conn: psycopg.Connection, default: str) -> int:
     return made
 
 
+RULES = plans.Rules("6h", 3, timedelta(minutes=10))
+
+
 def calls() -> list[Query[Any]]:
     """Every call that Python makes, in an order in which each succeeds."""
     request, due, lease = uuid4(), uuid4(), timedelta(minutes=5)
@@ -63,6 +67,9 @@ def calls() -> list[Query[Any]]:
         args={"a": 1},
         actions=["job"],
         parent=uuid4(),
+        rules=RULES,
+        delivery="nightly now",
+        delivery_at=datetime.now(UTC),
     )
     end = functions.finish_refresh_run(
         "job",
@@ -73,16 +80,23 @@ def calls() -> list[Query[Any]]:
         error="half of it",
         counts=Counts(1, 2, 3, 4, 5),
         retention=timedelta(days=30),
+        rules=RULES,
+        slot_at=datetime.now(UTC),
     )
     actions = ("job",)
     return [
-        functions.ensure_schedule("job"),
+        functions.ensure_schedule("job", "hit"),
         claim,
-        functions.renew_refresh_lock("job", request, 1, lease),
+        plans.serve_refresh_slot("job", request, 1, datetime.now(UTC), 3),
+        functions.renew_refresh_lock("job", request, 1, lease, '{"page": 3}'),
         functions.assert_lease("job", request, 1),
         end,
-        functions.due_refreshes(actions),
-        functions.claim_due_refresh(due, actions, [lease], [lease], trigger="test", max_run=lease, parent=uuid4()),
+        functions.due_refreshes(actions, [RULES]),
+        plans.unplanned_refreshes(actions, [RULES]),
+        plans.plan_refresh("job", "6h", None, "6h", slot_at=datetime.now(UTC), delay=lease, attempts=3),
+        functions.claim_due_refresh(
+            due, actions, [lease], [lease], trigger="test", max_run=lease, parent=uuid4(), rules=[RULES]
+        ),
         functions.release_refresh_lock("job", due),
         functions.release_refresh_lock(None, due),
         functions.read_refresh_status(),
@@ -128,8 +142,9 @@ def test_an_untyped_call_would_be_a_strangers(conn: psycopg.Connection, stranger
 
 
 def test_the_types_that_are_sent_are_those_of_the_functions(conn: psycopg.Connection) -> None:
-    spelt = {"int8": "bigint", "bool": "boolean", "_text": "text[]", "_interval": "interval[]"}
-    asked = {query.text.split("public.")[1].split("(")[0] for query in calls()} | {"schedule_action"}
+    spelt = {"int4": "integer", "int8": "bigint", "bool": "boolean"}
+    spelt |= {f"_{kind}": f"{spelt.get(kind, kind)}[]" for kind in ("text", "interval", "int4")}
+    asked = {name for query in calls() for name in re.findall(r"public\.(\w+)", query.text)} | {"schedule_action"}
     for name, names, types in conn.execute(OURS).fetchall():
         if name in asked:
             for argument, kind in zip(names, types, strict=True):

@@ -1,4 +1,4 @@
-"""What the status page reads, and the record of what people did. One question, bounded, however many rows there are."""
+"""What the status page reads, in one bounded question, and the record of what people did."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -200,7 +200,8 @@ def test_a_page_looks_at_few_rows_however_many_there_are(conn: psycopg.Connectio
     )
     conn.execute(
         """
-        insert into public.refresh_runs (request_id, function_name, action, fence, trigger, started_at, finished_at, status)
+        insert into public.refresh_runs
+          (request_id, function_name, action, fence, trigger, started_at, finished_at, status)
         select gen_random_uuid(), s.function_name, s.action, 1, 'test', s.last_run_at, s.last_run_at, 'success'
         from public.refresh_schedule s
         """

@@ -11,6 +11,7 @@ import pytest
 from tests.schema.calls import acquire, call, claim_due, finish, one, recover, transaction
 
 ROWS = 50_000
+HISTORY = 20_000
 
 DUE = """
     select function_name
@@ -159,9 +160,9 @@ def crowd(request: pytest.FixtureRequest, conn: psycopg.Connection) -> Callable[
     return fill
 
 
-def cost_of(conn: psycopg.Connection, work: Callable[[], object]) -> tuple[int, int]:
-    """How often the schedule was read whole and how many of its rows were looked up, once the plans are made."""
-    text = "select seq_scan, idx_tup_fetch from pg_stat_xact_user_tables where relname = 'refresh_schedule'"
+def cost_of(conn: psycopg.Connection, work: Callable[[], object], table: str = "refresh_schedule") -> tuple[int, int]:
+    """How often the table was read whole and how many of its rows were looked up, once the plans are made."""
+    text = f"select seq_scan, idx_tup_fetch from pg_stat_xact_user_tables where relname = '{table}'"
     for _ in range(6):
         work()
     with transaction(conn):
@@ -215,3 +216,74 @@ def test_what_is_due_is_counted_and_shown_without_reading_the_rest(
     assert len(shown) == 100
     assert [row["function_name"] for row in shown if row["state"] == "dispatching"] == [claimed]
     assert {row["action"] for row in shown} == {"unheard of"}, "what is due first"
+
+
+@pytest.fixture(params=["counted", "never counted"])
+def history(request: pytest.FixtureRequest, conn: psycopg.Connection) -> psycopg.Connection:
+    """Thirty days of runs: a third of one schedule, a third of schedules with one run each, a third of names without
+    a row; and one-shots that have completed."""
+    conn.execute(
+        """
+        with run as (
+          insert into public.refresh_runs
+            (request_id, function_name, action, fence, trigger, started_at, finished_at, status)
+          select
+            gen_random_uuid(),
+            case i %% 3 when 0 then 'busy' when 1 then 'kept ' || i else 'gone ' || i end,
+            'work', i, 'run_due', clock_timestamp() - (%(rows)s - i) * interval '30 days' / %(rows)s,
+            clock_timestamp(), 'success'
+          from generate_series(1, %(rows)s) i
+        )
+        insert into public.refresh_schedule (function_name, action, once, completed_at, next_run_at, fence)
+        select
+          case i %% 3 when 0 then 'once ' || i when 1 then 'kept ' || i else 'done ' || i end,
+          'work', i %% 3 <> 1,
+          case when i %% 3 <> 1 then clock_timestamp() - (%(rows)s - i) * interval '30 days' / %(rows)s end,
+          clock_timestamp() + interval '1 day', %(rows)s
+        from generate_series(1, %(rows)s) i
+        """,
+        {"rows": HISTORY},
+    )
+    conn.execute(
+        "insert into public.refresh_schedule (function_name, action, fence, run_count)"
+        " values ('busy', 'work', %s, 1)",
+        [HISTORY],
+    )
+    if request.param == "counted":
+        conn.execute("analyze public.refresh_schedule, public.refresh_runs")
+    return conn
+
+
+def test_retention_looks_at_few_rows_however_long_the_history_is(history: psycopg.Connection) -> None:
+    for retention, most in (("31 days", 0), ("10 days", 60)):
+        deleted: list[int] = []
+
+        def prune(retention: str = retention, deleted: list[int] = deleted) -> None:
+            deleted.append(call(history, "prune_refresh_history", retention=retention, limit=20)[0])
+
+        for table in ("refresh_runs", "refresh_schedule"):
+            whole, rows = cost_of(history, prune, table)
+            assert whole == 0, table
+            # Twenty from each of two places, and for each a look at what keeps it, some times over.
+            assert rows < 400, table
+        assert max(deleted) <= most
+        assert (max(deleted) > 0) == (most > 0)
+
+
+def test_a_claim_its_end_and_the_status_do_not_read_the_history(history: psycopg.Connection) -> None:
+    def run() -> None:
+        request = uuid4()
+        claim = acquire(history, request, "busy", force=True)
+        finish(history, request, claim.fence, function_name="busy", retention="29 days")
+
+    def status() -> None:
+        call(history, "read_refresh_status")
+
+    for table in ("refresh_runs", "refresh_schedule"):
+        whole, rows = cost_of(history, run, table)
+        assert whole == 0, table
+        # The end of a run takes a hundred old runs of its name along.
+        assert rows < 450, table
+        whole, rows = cost_of(history, status, table)
+        assert whole == 0, table
+        assert rows < 1500, table

@@ -60,6 +60,20 @@ def test_a_run_that_is_recorded_as_running_is_never_deleted(conn: psycopg.Connec
     assert kept(conn) == {running}
 
 
+def test_the_end_of_a_run_leaves_an_older_one_that_is_recorded_as_running(conn: psycopg.Connection) -> None:
+    """Left without a lease, it is for recover to close."""
+    schedule(conn, "a")
+    running, old = ran(conn, "a", 20), ran(conn, "a", 10)
+    conn.execute(
+        "update public.refresh_runs set status = 'running', finished_at = null where request_id = %s", [running]
+    )
+    request = uuid4()
+    make_due(conn, "a")
+    finish(conn, request, acquire(conn, request, "a").fence, function_name="a", retention=DAY)
+    assert old not in kept(conn)
+    assert kept(conn) == {running, request}
+
+
 def test_one_shots_that_completed_long_ago_are_deleted_with_their_runs(conn: psycopg.Connection) -> None:
     for name in ("old", "new"):
         create(conn, name)

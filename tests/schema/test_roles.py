@@ -151,7 +151,8 @@ def test_without_the_roles_migrate_gives_nothing_to_anybody(
         admin.execute("create role cronlease_runner nologin")
     migrate(dsn)
     assert not one(
-        conn, "select has_function_privilege('cronlease_runner', 'public.assert_lease(text, uuid, bigint)', 'execute')"
+        conn,
+        "select has_function_privilege('cronlease_runner', 'public.assert_lease(text, uuid, bigint)', 'execute')",
     )
 
 

@@ -47,7 +47,9 @@ def planned(conn: psycopg.Connection, seconds: float, planned_from: str = CRON, 
     change(conn, "slot_at = next_run_at")
 
 
-def ended(conn: psycopg.Connection, status: str = "success", *, claim: dict[str, Any] | None = None, **more: Any) -> UUID:
+def ended(
+    conn: psycopg.Connection, status: str = "success", *, claim: dict[str, Any] | None = None, **more: Any
+) -> UUID:
     """A run of the row that ended so."""
     request = uuid4()
     claimed = acquire(conn, request, **(claim or {}))
@@ -242,6 +244,16 @@ def test_a_delivery_that_had_its_success_is_a_duplicate_where_the_trigger_owns_t
     assert acquire(conn, uuid4(), cadence="10m..15m", delivery=hit["delivery"]).acquired, "only for such a trigger"
 
 
+def test_a_delivery_that_had_its_success_is_a_duplicate_and_takes_no_lock(conn: psycopg.Connection) -> None:
+    schedule(conn)
+    hit: dict[str, Any] = {"cadence": "hit", "delivery": "nightly"}
+    ended(conn, "success", claim=hit, planned_from="hit")
+    with conn.transaction():
+        assert acquire(conn, uuid4(), **hit).reason == "duplicate"
+        text = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+        assert one(conn, text) == 0
+
+
 def test_a_delivery_from_the_future_is_a_manual_run_and_uses_up_nothing(conn: psycopg.Connection) -> None:
     schedule(conn)
     hit: dict[str, Any] = {"cadence": "hit", "delivery": "nightly"}
@@ -310,7 +322,8 @@ def test_the_details_of_a_claim_come_with_it_and_with_a_skip_only_where_a_plan_i
     text = (
         "select c.reason, public.refresh_details(p_function_name => 'job', p_acquired => c.acquired,"
         " p_reason => c.reason, p_cadence => %(cadence)s)"
-        " from public.acquire_refresh_lock(p_function_name => 'job', p_request_id => %(id)s, p_cadence => %(cadence)s) c"
+        " from public.acquire_refresh_lock(p_function_name => 'job', p_request_id => %(id)s,"
+        " p_cadence => %(cadence)s) c"
     )
     planned(conn, 600, "10m..15m")
     assert conn.execute(text, {"cadence": "10m..15m", "id": uuid4()}).fetchone() == ("not_due", None)

@@ -1,6 +1,7 @@
 """A database of version 0.1, with a run under way, is upgraded in place, and a revision of 0.1 goes on working."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -91,6 +92,31 @@ def test_every_row_of_version_0_1_is_kept_and_nothing_differs_from_a_new_databas
             now = {json.dumps({name: row[name] for name in was[0]}) for row in after[table]} if was else set()
             assert now == {json.dumps(row) for row in was}, table
         assert drift(conn).sentences() == []
+
+
+# As the migrate of version 0.1 reads and writes the ledger.
+LEDGER = "select coalesce(jsonb_object_agg(name, hash), '{}') from public.cronlease_migrations"
+RECORD = "insert into public.cronlease_migrations (name, hash) values (%s, %s) returning name"
+
+
+def test_the_ledger_says_whose_each_migration_is_and_version_0_1_goes_on_using_it(
+    upgraded: tuple[str, dict[str, list[dict[str, Any]]]],
+) -> None:
+    dsn, _ = upgraded
+    packages = {file.name: file.package for file in schema_files("migrations")}
+    assert set(packages.values()) == {"cronlease", "opening_signals"}
+    text = "select jsonb_object_agg(name, package) from public.cronlease_migrations"
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        assert one(conn, text) == packages
+        of_0_1 = re.findall(r"cronlease_migrations VALUES \('(\w+)', '(\w+)'", DUMP)
+        assert len(of_0_1) == 8
+        assert dict(of_0_1).items() <= one(conn, LEDGER).items(), "it finds none of its own missing or changed"
+        # It applies again what somebody took out of the ledger, and knows nothing of packages.
+        name, value = of_0_1[3]
+        conn.execute("delete from public.cronlease_migrations where name = %s", [name])
+        assert one(conn, RECORD, [name, value]) == name
+        assert migrate(dsn) == []
+        assert one(conn, text) == packages
 
 
 def test_a_revision_of_version_0_1_goes_on_working(upgraded: tuple[str, dict[str, list[dict[str, Any]]]]) -> None:

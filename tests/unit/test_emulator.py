@@ -17,26 +17,26 @@ import httpx2
 import pytest
 from freezegun import freeze_time
 
-from cronlease.cadence import Every
+from cronlease.cadence import Cadence, Every
 from cronlease.cli.table import lines
 from cronlease.emulator.chaos import check as check_faults
 from cronlease.emulator.chaos import possible
 from cronlease.emulator.clock import Clock
-from cronlease.slots import Cron
 from cronlease.emulator.faults import CHAOS, Faults
-from cronlease.emulator.feeds import FEEDS, FeedServer
 from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.jobs import TimedJob
 from cronlease.emulator.log import last_line
 from cronlease.emulator.retry import Retry
-from cronlease.emulator.samples import samples
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
-from cronlease.emulator.shapes import is_first_page
 from cronlease.emulator.show import Screen, hit_line
 from cronlease.emulator.verdict import Verdict
 from cronlease.process.emulated import CAPPED, Times
 from cronlease.settings import load as load_settings
+from cronlease.slots import Cron
 from opening_signals.check import check
+from opening_signals.samples.boards import samples
+from opening_signals.samples.feeds import FEEDS, FeedServer
+from opening_signals.samples.shapes import is_first_page
 from opening_signals.settings import AT_ONCE
 from opening_signals.sources_file import load
 from tests.acceptance.conftest import client
@@ -406,9 +406,8 @@ def test_a_program_gets_neither_heads_nor_colours() -> None:
     ],
 )
 def test_what_a_decorator_says_is_shortened(how: str, expected: str) -> None:
-    bands = {name: Every.parse(text) for name, text in (("every", "1s..10m"), ("backoff", "20m..40m"))}
     env = {"CRONLEASE_LEASE": "3s", "CRONLEASE_EVERY": "2s..3s", "CRONLEASE_BACKOFF": "2s..4s"}
-    declared = Times(lease=timedelta(minutes=5), **bands)
+    declared = Times(timedelta(minutes=5), Cadence.parse("1s..10m"), Every.parse("20m..40m"))
     assert str(declared.shortened(how, load_settings(env))) == expected
     # What is left to the environment stays there.
     assert Times().shortened(how, load_settings(env)) == Times()

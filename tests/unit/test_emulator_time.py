@@ -9,10 +9,10 @@ import pytest
 from freezegun import freeze_time
 
 from cronlease.emulator.clock import Clock
-from cronlease.slots import Cron, Slots, Steady
 from cronlease.emulator.jobs import from_file
 from cronlease.emulator.retry import Retry
 from cronlease.emulator.scheduler import next_slot
+from cronlease.slots import Coming, Cron, Steady
 
 BERLIN, NEW_YORK, LORD_HOWE, UTC_ZONE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Etc/UTC"
 # From here the next slots, each with its offset. Berlin jumps from 02:00 to 03:00 on 29 March 2026 and shows the hour
@@ -151,13 +151,13 @@ NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
     [(1, False, 5), (6, False, 5), (17, False, 15), (1, True, 5), (6, True, 10), (17, True, 20)],
 )
 def test_a_late_run_delays_the_next_and_retries_cost_slots(
-    slots: Slots, minutes: float, retried: bool, following: float
+    slots: Coming, minutes: float, retried: bool, following: float
 ) -> None:
     now = NOON + timedelta(minutes=minutes)
     assert next_slot(slots, NOON, now, retried=retried) == NOON + timedelta(minutes=following)
 
 
-JOBS = Path(__file__).parents[2] / "deploy" / "jobs.json"
+JOBS = Path(__file__).parents[2] / "functions" / "jobs.json"
 
 
 def test_the_jobs_that_are_deployed_can_be_emulated() -> None:

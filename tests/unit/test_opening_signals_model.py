@@ -120,7 +120,7 @@ def test_any_other_field_that_is_no_good_costs_only_itself(field: str, value: An
     repairs: list[str] = []
     made = Opening.of({"id": 1}, repairs, **{**FIELDS, field: value})
     assert (getattr(made, field), repairs) == (kept, [why])
-    others = [name for name in Opening._fields if name not in (field, "content_hash")]
+    others = [name for name in Opening._fields if name not in (field, "content_hash", "payload_hash")]
     assert all(getattr(made, name) == getattr(opening(), name) for name in others)
 
 
@@ -176,9 +176,9 @@ def test_the_same_moment_in_another_zone_is_no_change() -> None:
     assert opening(posted_at=later.isoformat()).content_hash == opening().content_hash
 
 
-@pytest.mark.parametrize("field", ["title", "organization", "location", "url", "posted_at"])
+@pytest.mark.parametrize("field", ["title", "organization", "location", "url", "posted_at", "department", "remote"])
 def test_a_change_of_any_field_changes_the_hash(field: str) -> None:
-    other = {"url": "https://other.example/", "posted_at": "2026-11-03"}.get(field, "other")
+    other = {"url": "https://other.example/", "posted_at": "2026-11-03", "remote": False}.get(field, "other")
     assert opening(**{field: other}).content_hash != opening().content_hash
 
 
@@ -188,8 +188,21 @@ def test_a_value_that_moves_to_another_field_changes_the_hash() -> None:
     )
 
 
-def test_a_change_of_the_item_alone_changes_the_hash() -> None:
-    assert opening({"id": 1}).content_hash != opening({"id": 1, "metadata": []}).content_hash
+def test_a_change_of_the_item_alone_changes_only_the_hash_of_the_payload() -> None:
+    before, after = opening({"id": 1}), opening({"id": 1, "updated_at": "2026-11-03"})
+    assert before.content_hash == after.content_hash
+    assert before.payload_hash != after.payload_hash
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [(True, True), (False, False), ("Remote", True), ("on-site", False), ("Hybrid", False), ("unspecified", None)],
+)
+def test_whether_an_opening_is_remote_is_read_from_a_truth_value_or_a_word(written: Any, read: bool | None) -> None:
+    repairs: list[str] = []
+    assert (Opening.of({}, repairs, **FIELDS, remote=written).remote, repairs) == (read, [])
+    assert Opening.of({}, repairs, **FIELDS, remote=7).remote is None
+    assert repairs == ["remote: is neither true nor false, and was left out"]
 
 
 json_values = st.recursive(

@@ -70,9 +70,32 @@ def test_a_next_page_that_leads_astray_is_an_error(said: Any) -> None:
     assert "example" not in str(caught.value)
 
 
-def test_a_page_that_is_empty_before_the_total_is_an_error() -> None:
-    with pytest.raises(FeedError, match="at 100 of 250"):
-        paging(OFFSET | {"total": "total"}).following(f"{HERE}&offset=100", 0, {"total": 250})
+def test_a_first_page_that_is_empty_before_the_total_is_an_error_and_a_later_one_is_the_last() -> None:
+    counted = paging(OFFSET | {"total": "total"})
+    with pytest.raises(FeedError, match="it says that it has 250 items"):
+        counted.following(f"{HERE}&offset=0", 0, {"total": 250})
+    assert counted.following(f"{HERE}&offset=100", 0, {"total": 250}) is None
+
+
+def test_the_largest_total_counts_where_later_pages_say_less() -> None:
+    counted = paging(OFFSET | {"total": "total"})
+    assert counted.following(f"{HERE}&offset=20", 20, {"total": 0}, 60) == f"{HERE}&offset=40"
+    assert counted.following(f"{HERE}&offset=40", 20, {"total": 0}, 60) is None
+    assert counted.following(f"{HERE}&offset=0", 50, {"total": 0}) == f"{HERE}&offset=50"
+
+
+@pytest.mark.parametrize(
+    ("said", "url", "anchored"),
+    [
+        (OFFSET, f"{HERE}&offset=50", f"{HERE}&offset=49"),
+        (OFFSET, f"{HERE}&offset=0", None),
+        (OFFSET, f"{HERE}&limit=1&offset=1", None),
+        ({"style": "page"}, f"{HERE}&page=2", None),
+        ({"style": "next", "next": "next"}, HERE, None),
+    ],
+)
+def test_a_page_can_be_asked_to_begin_one_item_earlier(said: dict[str, Any], url: str, anchored: str | None) -> None:
+    assert paging(said).anchored(url) == anchored
 
 
 def test_the_first_page_has_its_parameters_and_keeps_those_it_had() -> None:

@@ -13,6 +13,7 @@ def test_the_reasons_are_the_closed_set_of_the_contract() -> None:
         "schedule_read_error",
         "paused",
         "completed",
+        "duplicate",
         "shutting_down",
         "spawned",
         "unknown_action",

@@ -1,4 +1,4 @@
-"""The lock file of run-due: one at a time on one machine, for each database."""
+"""The lock file of run-due: one at a time on one machine, for each database and schema."""
 
 import os
 import sys
@@ -21,15 +21,16 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def test_a_second_one_is_told_and_another_database_is_not_in_the_way(data_dir: Path) -> None:
+def test_a_second_one_is_told_and_another_database_or_schema_is_not_in_the_way(data_dir: Path) -> None:
     with (
         process_lock(HERE) as first,
         process_lock(HERE) as second,
         process_lock(THERE) as other,
         process_lock(Settings()) as embedded,
+        process_lock(HERE._replace(schema="tenant_a")) as elsewhere,
     ):
-        assert (first, second, other, embedded) == (True, False, True, True)
-        assert len(list(data_dir.iterdir())) == 3
+        assert (first, second, other, embedded, elsewhere) == (True, False, True, True, True)
+        assert len(list(data_dir.iterdir())) == 4
     with process_lock(HERE) as again:
         assert again
 

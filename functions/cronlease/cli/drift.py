@@ -17,9 +17,10 @@ from cronlease.db.migration import adopt
 from cronlease.db.migration.bearers import bearers, older, refusals
 from cronlease.db.migration.catalogue import Difference as OfTable
 from cronlease.db.migration.catalogue import made_by_each
-from cronlease.db.migration.migrate import state
+from cronlease.db.migration.migrate import has_schema, state
 from cronlease.db.migration.replace import closing_of, grants_of
 from cronlease.db.migration.schema_files import (
+    Packages,
     SchemaFile,
     absent,
     functions_and_views,
@@ -29,8 +30,10 @@ from cronlease.db.migration.schema_files import (
     pending,
     record_of,
     schema_files,
+    wanted,
 )
 from cronlease.db.migration.trial import Reaction, reactions
+from cronlease.db.schema import in_schema, schema
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ REPAIR = (
     " and then migrate"
 )
 BY_HAND = "run the statement of each line that names one, as the owner of what it is about, and then migrate"
-_OPENING = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
+_BEGIN = "begin read write; set local check_function_bodies = off; set local lock_timeout = '5s'"
 _PLACE = re.compile(r"^(create or replace (?:function|view) )public\.", re.MULTILINE)
 
 
@@ -75,6 +78,8 @@ class Drift(NamedTuple):
     adopts: bool
     # Triggers and rules of others, which are silent while migrations write.
     theirs: list[Reaction]
+    # Whether the schema itself has to be made first.
+    makes_schema: bool
 
     @property
     def is_there(self) -> bool:
@@ -108,17 +113,18 @@ class Drift(NamedTuple):
         """What migrate would do about it, for a person to read or for psql."""
         if not (self.migrations or self.differences or self.tables or then):
             return ""
-        parts = ["begin;", "set local check_function_bodies = off;", *(f"{each.silencing};" for each in self.theirs)]
+        parts = ["begin;", *([f"create schema {schema()};"] if self.makes_schema else [])]
+        parts += ["set local check_function_bodies = off;", *(f"{each.silencing};" for each in self.theirs)]
         for each in self.tables:
             parts += [f"-- {each.sentence}", *(f"{statement};" for statement in each.statements)]
         for file in self.migrations:
-            parts += [f"-- migration {file.name}", file.text.strip(), f"{record_of(file)};"]
+            parts += [f"-- migration {file.name}", file.sql.strip(), f"{record_of(file)};"]
         if self.migrations:
             parts.append(f"{labels_of(self.migrations)};")
         parts += [f"{each.waking};" for each in self.theirs]
         for difference in self.differences:
             parts += [f"-- {difference.file.name} {difference.what}", *(f"{each};" for each in difference.before)]
-            parts.append(difference.file.text.strip())
+            parts.append(difference.file.sql.strip())
         made = [difference.file.name for difference in self.differences if difference.is_new]
         if self.new or made:
             parts.append(f"{closing_of([*self.new, *made], self.new)};")
@@ -127,19 +133,20 @@ class Drift(NamedTuple):
         return "\n\n".join([*parts, *(text.strip() for text in then), "commit;"])
 
 
-def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
+def drift(conn: "Connection[Any]", declared: Packages = None, *, ledger: bool = True) -> Drift:
     """Raises MigrationError for a ledger that cannot be trusted, and DatabaseTrouble. Without the ledger, which only
     the owner may read, it is about functions and views alone."""
+    packages = wanted(conn, declared)
     with _rolled_back(conn):
-        migrations, newer = (pending(conn), newer_migrations(conn)) if ledger else ([], [])
+        migrations, newer = (pending(conn, packages), newer_migrations(conn)) if ledger else ([], [])
         # A newer version has changed the tables as it needs them.
-        by = {} if newer else made_by_each(conn, schema_files("migrations"))
+        by = {} if newer else made_by_each(conn, schema_files("migrations", packages))
         tables = _of_tables(conn, by, migrations, reads_rows=ledger)
-        theirs = reactions(conn, by) if migrations and state(conn) in ("adoptable", "partial") else []
-        found = bearers(conn, migrations)
+        theirs = reactions(conn, by) if migrations and state(conn, packages) in ("adoptable", "partial") else []
+        found = bearers(conn, migrations, packages)
         foreign = {each.name for each in found if each.whose == "foreign"}
         taken_over = {each.name for each in older(found)}
-        files = [file for file in functions_and_views() if file.name not in foreign]
+        files = [file for file in functions_and_views(packages) if file.name not in foreign]
         definitions, refused = _definitions(conn, files)
         differences = [each for file in files if (each := _compared(conn, file, definitions))]
         differences = [_taken_over(each) if each.file.name in taken_over else each for each in differences]
@@ -147,7 +154,8 @@ def drift(conn: "Connection[Any]", *, ledger: bool = True) -> Drift:
             # No view looks at another, and every migration has been: what a file lacks is gone from a table.
             differences = [_judged(each, refused.get(each.file.name)) for each in differences]
         new = absent(conn, made_by(migrations))
-        return Drift(migrations, differences, newer, [*refusals(found), *tables], new, bool(migrations), theirs)
+        tables = [*refusals(found), *tables]
+        return Drift(migrations, differences, newer, tables, new, bool(migrations), theirs, not has_schema(conn))
 
 
 def _of_tables(
@@ -170,7 +178,7 @@ def _judged(difference: Difference, refusal: str | None) -> Difference:
 
 @contextmanager
 def _rolled_back(conn: "Connection[Any]") -> Iterator[None]:
-    send_sync(conn, _OPENING)
+    send_sync(conn, _BEGIN)
     try:
         yield
     finally:
@@ -181,7 +189,7 @@ def _definitions(
     conn: "Connection[Any]", files: list[SchemaFile]
 ) -> tuple[dict[tuple[str, bool], list[dict[str, str]]], dict[str, str]]:
     """By name, and whether it is present or wanted; and of those that cannot be made, why not."""
-    texts = {file.name: _PLACE.sub(r"\1pg_temp.", file.text, count=1) for file in files}
+    texts = {file.name: in_schema(_PLACE.sub(r"\1pg_temp.", file.text, count=1)) for file in files}
     refused = {}
     if _refusal(conn, "\n".join(texts.values())):
         # For one of them there is no table or column: it is not as its file says.

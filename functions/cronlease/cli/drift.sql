@@ -14,7 +14,7 @@ from (
   join pg_catalog.pg_namespace n on n.oid = p.pronamespace
   where p.proname = any (%(names)s::text[])
     and p.prokind = 'f'
-    and n.oid in ('public'::regnamespace, pg_my_temp_schema())
+    and n.oid in (to_regnamespace('public'), pg_my_temp_schema())
   union all
   select
     c.relname,
@@ -31,5 +31,5 @@ from (
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where c.relname = any (%(names)s::text[])
     and c.relkind = 'v'
-    and n.oid in ('public'::regnamespace, pg_my_temp_schema())
+    and n.oid in (to_regnamespace('public'), pg_my_temp_schema())
 ) found

@@ -4,7 +4,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -14,11 +14,13 @@ from cronlease.cli.progress import bar
 from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
 from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.emulator import jobs as timed_jobs
-from cronlease.slots import Cron
+from cronlease.emulator.brought import Brought, brought_for
 from cronlease.emulator.emulate import emulate
 from cronlease.emulator.environment import Target
 from cronlease.emulator.external_database import Refused
 from cronlease.emulator.faults import CHAOS, Faults
+from cronlease.emulator.fit import misfit
+from cronlease.emulator.function import EmulatorError
 from cronlease.emulator.jobs import Plan
 from cronlease.emulator.once import once
 from cronlease.emulator.retry import Retry
@@ -29,8 +31,7 @@ from cronlease.job import Job
 from cronlease.observe.redact import redact
 from cronlease.process.emulated import CAPPED, EMULATED, Times
 from cronlease.settings import load
-
-_SHIPPED = "refresh_opening_signals"
+from cronlease.slots import Cron
 
 
 def run(given: dict[str, Any]) -> int:
@@ -41,7 +42,7 @@ def run(given: dict[str, Any]) -> int:
         source.announce()
     if sys.stderr.isatty():
         # Not a bar: what is started now is forked, and a bar has a thread.
-        _warn(f"starting the database{', the feeds' if options.target.reads_feeds else ''} and the function ...")
+        _warn(f"starting the database{', the feeds' if options.target.brought else ''} and the function ...")
     try:
         if given["once"]:
             return once(options, click.echo, bar("waiting for the answer"), _warn)
@@ -58,7 +59,8 @@ def run(given: dict[str, Any]) -> int:
 def _options(source: Source, given: dict[str, Any]) -> Options:
     jobs = _jobs(source, given["target"])
     function = given["target"] or chosen_job(jobs, source, None).name
-    plan, faults = _plan(given, function), _faults(given)
+    plan = _plan(given, function)._replace(first=given["starting"], asleep=given["asleep"])
+    faults = _faults(given)
     scope = _scope(plan, function, jobs)
     target = Target(
         source.path.absolute(),
@@ -70,7 +72,8 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
         # With a single worker nobody could take over from a run that is stopped.
         workers=2 if faults.hurt_processes else 1,
         oidc=given["oidc"],
-        reads_feeds=_SHIPPED in scope.functions,
+        actions=tuple(sorted({*scope.functions, *scope.actions})),
+        brought=_brought(scope),
     )
     return Options(
         target,
@@ -80,7 +83,24 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
         faults=faults,
         all_that_can_be=given["chaos"],
         seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
+        unfit=_unfit(jobs.get(function), plan),
     )
+
+
+def _unfit(job: Job | None, plan: Plan) -> str | None:
+    """Where the hits are a real schedule: they, and the cadence as its function declares it."""
+    hits = [each.when for each in plan.jobs if isinstance(each.when, Cron)]
+    if job is None or not hits:
+        return None
+    found = misfit(job.cadence, hits, datetime.now(UTC))
+    return None if found is None else f"{found.said}; {found.fix}"
+
+
+def _brought(scope: Scope) -> tuple[Brought, ...]:
+    try:
+        return brought_for(scope.functions)
+    except EmulatorError as error:
+        raise click.ClickException(one_line(redact(str(error)))) from error
 
 
 def _warn(sentence: str) -> None:
@@ -113,12 +133,12 @@ def _declared(job: Job | None, plan: Plan) -> Times:
     if job is None:
         return Times()
     settings = load()
-    lease, every, backoff = job.limits.lease, job.every, job.backoff.band
+    lease, every, backoff = job.limits.lease, job.cadence, job.backoff.band
     if plan.environment.get(EMULATED) == CAPPED:
         return Times(lease, every, backoff)
     return Times(
         None if lease == settings.lease else lease,
-        None if every == settings.every else every,
+        None if every == settings.cadence() else every,
         None if backoff == settings.backoff else backoff,
     )
 

@@ -36,7 +36,9 @@ COMMANDS = "cronlease.commands"
 _OURS = {
     "doctor": "doctor:doctor_command",
     "emulate": "emulate:emulate_command",
+    "exec": "exec:exec_command",
     "explain": "explain:explain_command",
+    "init": "init:init_command",
     "migrate": "migrate:migrate_command",
     "recover": "recover:recover_command",
     "run-due": "run_due:run_due_command",
@@ -50,11 +52,11 @@ _OURS = {
 }
 # How the help shows them; what is in none of these is the job's.
 _GROUPS = {
-    "Run": ("trigger", "run-due", "worker", "serve", "emulate"),
+    "Run": ("trigger", "run-due", "worker", "serve", "exec", "emulate"),
     "Look": ("status", "ui", "runs", "explain"),
     "Schedules": ("schedule", "recover"),
     "The job": (),
-    "Set up": ("migrate", "doctor"),
+    "Set up": ("init", "migrate", "doctor"),
 }
 _EPILOG = """\b
 Exit status:
@@ -184,8 +186,8 @@ class _Verbs(click.Group):
         try:
             return super().main(*args, **more)
         except SystemExit as ended:
-            if (lifecycle := sys.modules.get("cronlease.process.shutdown")) is not None:
-                lifecycle.leave_behind(ended.code if isinstance(ended.code, int) else 0)
+            if (loop := sys.modules.get("cronlease.process.loop")) is not None:
+                loop.leave_behind(ended.code if isinstance(ended.code, int) else 0)
             raise
 
     def invoke(self, ctx: click.Context) -> Any:

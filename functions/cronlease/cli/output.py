@@ -4,7 +4,9 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TextIO, cast
 
 import click
@@ -53,7 +55,11 @@ def next_run(row: Schedule, now: datetime) -> str:
         return f"paused: {row.paused_reason}" if row.paused_reason else "paused"
     if row.due:
         return "due now"
-    return f"due {relative(row.next_run_at, now)}" if row.next_run_at else "never due"
+    if row.next_run_at is not None:
+        return f"due {relative(row.next_run_at, now)}"
+    if row.planned_from == "hit":
+        return "at each hit"
+    return "not planned yet" if row.cron or " " in (row.planned_from or "") else "never due"
 
 
 def outcome(outcome: Outcome, *, in_json: bool, one_of_many: bool = False) -> None:
@@ -62,7 +68,7 @@ def outcome(outcome: Outcome, *, in_json: bool, one_of_many: bool = False) -> No
         as_json(outcome.as_json())
     else:
         hint = _hint(outcome)
-        print_with_hint(_outcome_line(outcome), None if one_of_many and hint == WHERE else hint)
+        print_with_hint(outcome_line(outcome), None if one_of_many and hint == WHERE else hint)
 
 
 def _hint(outcome: Outcome) -> str | None:
@@ -81,7 +87,7 @@ def print_with_hint(line: str, hint: str | None) -> None:
         click.echo(f"  {one_line(hint)}")
 
 
-def _outcome_line(outcome: Outcome) -> str:
+def outcome_line(outcome: Outcome) -> str:
     """Such as: prune: success in 0.81 s, fetched 12, next run 2026-12-24 18:00:00 UTC."""
     if outcome.skipped is not None:
         return f"{outcome.function}: skipped, {outcome.skipped}{_until(outcome)}"
@@ -105,14 +111,15 @@ def spawned(command: str, document: dict[str, Any], *, in_json: bool) -> None:
     answer(document, f"{command}: skipped, {SkipReason.SPAWNED}: {spawn_guard.HINT}", in_json=in_json)
 
 
-def configure_logs(settings: Settings) -> None:
-    """For verbs that say themselves what they did: the log has what went wrong, and more only when asked for it."""
+def configure_logs(settings: Settings, *, quiet: Collection[str] = ()) -> None:
+    """For verbs that say themselves what they did: the log has what went wrong, and more only when asked for. Quiet
+    are the actions of errors that such a verb says, too."""
     asked = bool(os.environ.get("CRONLEASE_LOG_LEVEL"))
     level = settings.log_level if asked else "WARNING"
     logs.configure(level, cast("TextIO", _StandardError()), tracebacks=shows_where())
     for handler in logs.logger.handlers:
         if isinstance(handler, logs.OurHandler) and not asked:
-            handler.addFilter(_is_news)
+            handler.addFilter(partial(_is_news, quiet))
 
 
 def shows_where() -> bool:
@@ -121,10 +128,10 @@ def shows_where() -> bool:
     return ctx is None or bool(ctx.find_root().params.get("debug")) or not sys.stderr.isatty()
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_news(quiet: Collection[str], record: logging.LogRecord) -> bool:
     """Not what the verb says itself; why a schedule could not be read it does not."""
-    fields: dict[str, Any] = getattr(record, "cronlease_fields", {})
-    return record.levelno >= logging.ERROR or fields.get("action") not in _SAID_BY_VERBS
+    action = getattr(record, "cronlease_fields", {}).get("action")
+    return action not in quiet and (record.levelno >= logging.ERROR or action not in _SAID_BY_VERBS)
 
 
 def announce_stop(settings: Settings) -> None:

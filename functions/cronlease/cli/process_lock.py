@@ -15,9 +15,11 @@ from cronlease.settings import Settings
 
 @contextmanager
 def process_lock(settings: Settings) -> Iterator[bool]:
-    """False while another process of this machine holds the lock for the same database. Without a data directory that
-    can be written there is no such lock, and the answer is True."""
+    """False while another process of this machine holds the lock for the same database and schema. Without a
+    data directory that can be written there is no such lock, and the answer is True."""
     place = place_of(settings.database_url or "") if settings.has_database else "embedded"
+    if settings.schema != "public":
+        place = f"{place} {settings.schema}"
     short = hashlib.sha256(place.encode()).hexdigest()[:12]
     directory = default_data_dir()
     lock, is_free = None, True

@@ -5,12 +5,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cronlease.cli.questions import questions_of
-from cronlease.db.migration.migrate import schema_files
+from cronlease.db.migration.schema_files import Packages, files_named
+from cronlease.db.schema import in_schema
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 _ask = questions_of(__file__)
+# As the files write them.
 RUNNER, READER = "cronlease_runner", "cronlease_reader"
 _GRANT = re.compile(r"^grant ([a-z, ]+?)\s+on(?: function)?\s+((?:public\.\w+[,\s]+)+)to (\w+);", re.MULTILINE)
 
@@ -20,7 +22,7 @@ def lacks(conn: "Connection[Any]", role: str, as_much_as: str) -> list[str] | No
     no such role."""
     pairs = [
         (privilege, name)
-        for privileges, names, to in _GRANT.findall(script())
+        for privileges, names, to in _GRANT.findall(_text(None))
         if to == as_much_as
         for privilege in privileges.split(", ")
         for name in re.findall(r"public\.(\w+)", names)
@@ -32,7 +34,7 @@ def lacks(conn: "Connection[Any]", role: str, as_much_as: str) -> list[str] | No
 
 def missing_grants(conn: "Connection[Any]") -> dict[str, list[str] | None]:
     """Of both roles, by name; None for a role that is missing."""
-    return {role: lacks(conn, role, role) for role in (RUNNER, READER)}
+    return {in_schema(role): lacks(conn, in_schema(role), role) for role in (RUNNER, READER)}
 
 
 def sentences(missing: dict[str, list[str] | None]) -> list[str]:
@@ -44,6 +46,10 @@ def sentences(missing: dict[str, list[str] | None]) -> list[str]:
     ]
 
 
-def script() -> str:
-    """Of every package, in order."""
-    return "\n".join(file.text for file in schema_files("."))
+def script(packages: Packages = None) -> str:
+    """Of these packages, in order; about our schema."""
+    return in_schema(_text(packages))
+
+
+def _text(packages: Packages) -> str:
+    return "\n".join(file.text for file in files_named("roles", packages))

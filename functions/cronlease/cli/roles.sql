@@ -9,19 +9,19 @@ from (
   select 'usage on schema public' as lacking
   from pg_catalog.pg_roles r
   where r.rolname = %(role)s::text
-    and not has_schema_privilege(r.oid, 'public', 'usage')
+    and not has_schema_privilege(r.oid, to_regnamespace('public')::oid, 'usage')
   union all
   select format('%%s on %%s', need.privilege, c.relname)
   from unnest(%(privileges)s::text[], %(names)s::text[]) as need (privilege, name)
   join pg_catalog.pg_class c on c.relname = need.name
   join pg_catalog.pg_roles r on r.rolname = %(role)s::text
-  where c.relnamespace = 'public'::regnamespace
+  where c.relnamespace = to_regnamespace('public')
     and not has_table_privilege(r.oid, c.oid, need.privilege)
   union all
   select format('execute on %%s', p.proname)
   from unnest(%(names)s::text[]) as need (name)
   join pg_catalog.pg_proc p on p.proname = need.name
   join pg_catalog.pg_roles r on r.rolname = %(role)s::text
-  where p.pronamespace = 'public'::regnamespace
+  where p.pronamespace = to_regnamespace('public')
     and not has_function_privilege(r.oid, p.oid, 'execute')
 ) found

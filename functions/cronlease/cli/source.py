@@ -14,6 +14,7 @@ import cronlease
 from cronlease import registry
 from cronlease.cli.errors import UsageError
 from cronlease.cli.table import one_line
+from cronlease.db.migration.packages import installed, of_actions
 from cronlease.job import Job
 from cronlease.observe.redact import redact
 
@@ -87,6 +88,11 @@ def load_jobs_or_warn(source: Source, *, announce: bool = False) -> Mapping[str,
             raise
         click.echo(f"Warning: {error.message}", err=True)
         return None
+
+
+def declared_packages(source: Source) -> tuple[str, ...]:
+    """The packages whose tables the functions of the file need. The shipped file stands for all that is installed."""
+    return installed() if source.is_shipped else of_actions(load_jobs_or_warn(source) or ())
 
 
 def _refuse_strangers(path: Path) -> None:

@@ -72,9 +72,14 @@ def _next(row: Schedule, now: datetime) -> str:
     if row.state == "dispatching" and row.locked_until and row.locked_until > now:
         return "running"
     if row.next_run_at is None:
-        return "due now" if row.due else "never"
+        if row.planned_from == "hit" and not row.every:
+            return "at each hit"
+        waits = "not planned yet" if row.cron or " " in (row.planned_from or "") else "never"
+        return "due now" if row.due else waits
     if row.next_run_at > now:
-        return f"in {short(row.next_run_at - now)}"
+        # A retry: the slot that it serves has come before.
+        of = f", slot {row.slot_at:%d %H:%M:%S}" if row.slot_at and row.slot_at < row.next_run_at else ""
+        return f"in {short(row.next_run_at - now)}{of}"
     late = now - row.next_run_at
     return "due now" if late.total_seconds() < 1 else f"due for {short(late)}"
 

@@ -9,6 +9,7 @@ from psycopg.pq import TransactionStatus
 
 from cronlease.db.ask import ask, ask_sync
 from cronlease.db.queries import Query
+from cronlease.db.schema import in_schema
 from cronlease.observe.logs import log
 
 _IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
@@ -48,7 +49,7 @@ async def _try_lock(conn: AsyncConnection[Any], action_id: int) -> bool:
 
 def _action_lock(action_id: int) -> Query[bool]:
     return Query(
-        "select pg_catalog.pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), %(id)s::integer)",
+        in_schema("select pg_catalog.pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), %(id)s::integer)"),
         {"id": action_id},
         lambda row: row[0] is True,
     )

@@ -33,6 +33,7 @@ _WRITTEN: dict[type, Callable[[Any], bytes | None]] = {
     str: str.encode,
     UUID: lambda value: str(value).encode(),
     bool: lambda value: b"t" if value else b"f",
+    int: lambda value: b"%d" % value,
     timedelta: functools.cache(lambda value: interval(value).encode()),
     type(None): lambda _: None,
 }

@@ -132,16 +132,16 @@ class Database:
 
     @asynccontextmanager
     async def fenced(
-        self, opening: str, first: Query[T], seconds: float | None = None
+        self, begin: str, first: Query[T], seconds: float | None = None
     ) -> AsyncIterator[tuple[PooledConnection, T]]:
         """A connection for a job, in a transaction whose first query was `first`, and the answer to it. What is not
         committed when the block ends is rolled back. Raises NoneFree as `lent` does."""
         async with self._lending(seconds), self._for_all_but_ends:
             try:
-                conn, answer = await self._begin(opening, first, fresh=False)
+                conn, answer = await self._begin(begin, first, fresh=False)
             except ConnectionLost:
                 await self._pool.drain()
-                conn, answer = await self._begin(opening, first, fresh=True)
+                conn, answer = await self._begin(begin, first, fresh=True)
             try:
                 yield conn, answer
             finally:
@@ -203,10 +203,10 @@ class Database:
         finally:
             self._for_jobs.release()
 
-    async def _begin(self, opening: str, first: Query[T], *, fresh: bool) -> tuple[PooledConnection, T]:
+    async def _begin(self, begin: str, first: Query[T], *, fresh: bool) -> tuple[PooledConnection, T]:
         conn = await self._pool.take(fresh=fresh)
         try:
-            await send(conn, opening)
+            await send(conn, begin)
             return conn, await ask(conn, first)
         except BaseException:
             await self._end(conn)

@@ -3,12 +3,14 @@
 The lock itself is in schema/cronlease/functions: every race is closed there, none here.
 """
 
+import functools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cronlease.db.plans import Rules, rules_of
 from cronlease.db.queries import Query, array, call, first, interval
 from cronlease.outcome import Counts, Status
 
@@ -27,6 +29,8 @@ class Claim(NamedTuple):
     # Only of claim_due_refresh: which row it got, or how long until there is one to get.
     function_name: str | None = None
     due_in: timedelta | None = None
+    # The row as its plan needs it, for run/plan.py: of a claim, and of a skip where the row is to be planned.
+    details: dict[str, Any] | None = None
 
 
 class Finish(NamedTuple):
@@ -52,7 +56,13 @@ class Lock(NamedTuple):
 
 # The interval is asked for in seconds: how one is written depends on the session's IntervalStyle.
 _DUE_CLAIM = ", ".join(
-    "extract(epoch from due_in)::double precision" if name == "due_in" else name for name in Claim._fields
+    "extract(epoch from due_in)::double precision" if name == "due_in" else name for name in Claim._fields[:-1]
+)
+_DUE_CLAIM += ", public.refresh_details(p_function_name => function_name, p_acquired => acquired)"
+_CLAIM = ", ".join(Claim._fields[:10])
+_CLAIM += (
+    ", public.refresh_details(p_function_name => %(p_function_name)s::text, p_acquired => acquired,"
+    " p_reason => reason{more})"
 )
 
 
@@ -70,6 +80,9 @@ def acquire_refresh_lock(
     backoff: timedelta = timedelta(minutes=30),
     actions: Collection[str] | None = None,
     parent: UUID | None = None,
+    rules: Rules | None = None,
+    delivery: str | None = None,
+    delivery_at: datetime | None = None,
 ) -> Query[Claim]:
     """What the request did not say is left to the SQL function's defaults: a plain one sends four parameters."""
     params = {
@@ -85,8 +98,25 @@ def acquire_refresh_lock(
         "p_args": json.dumps(args) if args else None,
         "p_actions": None if actions is None else array(tuple(actions)),
         "p_parent_request_id": parent,
+        "p_early": True,
+        "p_delivery": delivery,
+        "p_delivery_at": None if delivery_at is None else delivery_at.isoformat(),
+        **{f"p_{name}": value for name, value in (rules or Rules())._asdict().items()},
     }
-    return call("acquire_refresh_lock", _given(params), lambda row: Claim(*row))
+    given = _given(params)
+    return call("acquire_refresh_lock", given, _read_claim, _claim_columns(tuple(given)))
+
+
+@functools.cache
+def _claim_columns(names: tuple[str, ...]) -> str:
+    """The claim, and what goes with it: decided by the same rules, in the same round trip."""
+    rules = ("p_cadence", "text"), ("p_attempts", "integer"), ("p_late", "interval")
+    more = "".join(f", {name} => %({name})s::{kind}" for name, kind in rules if name in names)
+    return _CLAIM.format(more=more)
+
+
+def _read_claim(row: tuple[Any, ...]) -> Claim:
+    return Claim(*row[:-1])._replace(details=row[-1])
 
 
 def claim_due_refresh(
@@ -98,8 +128,9 @@ def claim_due_refresh(
     trigger: str,
     max_run: timedelta | None = None,
     parent: UUID | None = None,
+    rules: Sequence[Rules] = (),
 ) -> Query[Claim]:
-    """Leases and backoffs run parallel to the actions."""
+    """Leases, backoffs and rules run parallel to the actions."""
     params = {
         "p_request_id": request_id,
         "p_actions": array(tuple(actions)),
@@ -108,6 +139,7 @@ def claim_due_refresh(
         "p_trigger": trigger,
         "p_max_run": max_run,
         "p_parent_request_id": parent,
+        **rules_of(rules),
     }
     return call("claim_due_refresh", _given(params), _read_due_claim, _DUE_CLAIM)
 
@@ -118,23 +150,32 @@ def _given(params: dict[str, Any]) -> dict[str, Any]:
 
 def _read_due_claim(row: tuple[Any, ...]) -> Claim:
     claim = Claim(*row)
-    return claim if row[-1] is None else claim._replace(due_in=timedelta(seconds=row[-1]))
+    return claim if claim.due_in is None else claim._replace(due_in=timedelta(seconds=row[-2]))
 
 
-def due_refreshes(actions: Collection[str]) -> Query[Due]:
-    params = {"p_actions": array(tuple(actions))}
+def due_refreshes(actions: Collection[str], rules: Sequence[Rules] = ()) -> Query[Due]:
+    params = {"p_actions": array(tuple(actions)), **rules_of(rules)}
     return call("due_refreshes", params, lambda row: Due(row[0], row[1], row[2] or []))
 
 
-def ensure_schedule(function_name: str) -> Query[str]:
+def ensure_schedule(function_name: str, planned_from: str | None = None) -> Query[str]:
     """Answers created, exists or locked."""
-    return call("ensure_schedule", {"p_function_name": function_name}, first)
+    params = _given({"p_function_name": function_name, "p_planned_from": planned_from})
+    return call("ensure_schedule", params, first)
 
 
-def renew_refresh_lock(function_name: str, request_id: UUID, fence: int, lease: timedelta) -> Query[str]:
-    """Answers renewed, busy or lost."""
-    params = {"p_function_name": function_name, "p_request_id": request_id, "p_fence": fence, "p_lease": lease}
-    return call("renew_refresh_lock", params, first)
+def renew_refresh_lock(
+    function_name: str, request_id: UUID, fence: int, lease: timedelta, saved: str | None = None
+) -> Query[str]:
+    """Answers renewed, busy or lost. Saved is JSON."""
+    params = {
+        "p_function_name": function_name,
+        "p_request_id": request_id,
+        "p_fence": fence,
+        "p_lease": lease,
+        "p_saved": saved,
+    }
+    return call("renew_refresh_lock", _given(params), first)
 
 
 def assert_lease(function_name: str, request_id: UUID, fence: int) -> Query[str]:
@@ -163,7 +204,11 @@ def finish_refresh_run(
     error: str | None,
     counts: Counts,
     retention: timedelta,
+    rules: Rules | None = None,
+    slot_at: datetime | None = None,
 ) -> Query[Finish]:
+    """The cadence of the rules is the one that the plan is made from, slot_at its next slot where it has them."""
+    rules = rules or Rules()
     params = {
         "p_function_name": function_name,
         "p_request_id": request_id,
@@ -172,6 +217,10 @@ def finish_refresh_run(
         "p_delay": delay,
         "p_retention": retention,
         "p_error": error,
+        "p_planned_from": rules.cadence,
+        "p_slot_at": slot_at,
+        "p_attempts": rules.attempts,
+        "p_late": rules.late,
         **{f"p_{name}": count for name, count in counts._asdict().items()},
     }
     return call("finish_refresh_run", _given(params), lambda row: Finish(Status(row[0]), row[1]))

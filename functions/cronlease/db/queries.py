@@ -10,26 +10,31 @@ so an untyped parameter would let somebody else's function be called in the plac
 import functools
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Generic, LiteralString, NamedTuple, TypeVar, cast
+from typing import Any, Generic, LiteralString, NamedTuple, TypeVar
+
+from cronlease.db.schema import in_schema, schema
 
 T = TypeVar("T")
 
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _ARGUMENTS = {
-    "text": "function_name trigger job_name schedule_time action every reason status error actor operation search"
-    " health",
-    "text[]": "actions",
+    "text": (
+        "function_name trigger job_name schedule_time action every reason status error cadence planned_from cron"
+        " time_zone missed delivery actor operation search health"
+    ),
+    "text[]": "actions cadences",
     "uuid": "request_id parent_request_id",
     "bigint": "fence fetched inserted updated unchanged closed",
-    "boolean": "force replace with_args",
-    "interval": "lease backoff max_run delay retention older_than",
-    "interval[]": "leases backoffs",
-    "integer": "page runs",
-    "timestamptz": "at",
-    "jsonb": "args",
+    "integer": "attempts missed_count page runs",
+    "integer[]": "most_attempts",
+    "boolean": "force replace with_args early",
+    "interval": "lease backoff max_run delay retention older_than late",
+    "interval[]": "leases backoffs lates",
+    "timestamptz": "at slot_at next_run_at delivery_at",
+    "jsonb": "args saved",
 }
 _TYPES = {f"p_{name}": kind for kind, names in _ARGUMENTS.items() for name in names.split()}
 
@@ -46,13 +51,29 @@ class Query(NamedTuple, Generic[T]):
 first: Callable[[tuple[Any, ...]], Any] = operator.itemgetter(0)
 
 
-def load_queries(path: Path) -> dict[str, LiteralString]:
+class _Queries(Mapping[str, LiteralString]):
+    """Statements by name, about the schema that is configured when one is taken out."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def __getitem__(self, name: str) -> LiteralString:
+        # As literal as the source is: nobody's input is in these files.
+        return in_schema(self._texts[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+def load_queries(path: Path) -> Mapping[str, LiteralString]:
     """The statements of the file by name. What stands before the first section is a comment about all of them."""
     pieces = _SECTION.split(path.read_text("utf-8"))
     names, texts = pieces[1::2], pieces[2::2]
     assert len(names) == len(set(names)), f"{path.name} names a statement twice"
-    # As literal as the source is: nobody's input is in these files.
-    return cast("dict[str, LiteralString]", dict(zip(names, (text.strip() + "\n" for text in texts), strict=True)))
+    return _Queries(dict(zip(names, (text.strip() + "\n" for text in texts), strict=True)))
 
 
 def call(
@@ -60,13 +81,13 @@ def call(
 ) -> Query[T]:
     """The call of an SQL function of ours with just these arguments: the defaults stay in one place, and a short text
     is quicker to send."""
-    return Query(_call_text(function, tuple(params), columns), params, read)
+    return Query(_call_text(schema(), function, tuple(params), columns), params, read)
 
 
 @functools.cache
-def _call_text(function: str, names: tuple[str, ...], columns: str) -> str:
+def _call_text(place: str, function: str, names: tuple[str, ...], columns: str) -> str:
     arguments = ", ".join(f"{name} => %({name})s::{_TYPES[name]}" for name in names)
-    return f"select {columns} from public.{function}({arguments})"  # noqa: S608 (the names are our own)
+    return f"select {in_schema(columns)} from {place}.{function}({arguments})"  # noqa: S608 (the names are our own)
 
 
 def only_in(transaction: str, query: Query[T]) -> Query[T]:
@@ -82,9 +103,11 @@ def only_in(transaction: str, query: Query[T]) -> Query[T]:
 
 
 @functools.cache
-def array(texts: tuple[str, ...]) -> str:
+def array(texts: tuple[str | None, ...]) -> str:
     """As Postgres writes an array; the type is the argument's."""
-    quoted = ['"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts]
+    quoted = [
+        "null" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts
+    ]
     return "{" + ",".join(quoted) + "}"
 
 

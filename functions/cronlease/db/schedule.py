@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from cronlease import arguments
-from cronlease.cadence import Every, duration
+from cronlease.cadence import HIT, Cadence, duration
 from cronlease.db.ask import ask_in_savepoint
 from cronlease.db.queries import Query, call
 
@@ -15,30 +15,39 @@ if TYPE_CHECKING:
 
 
 class When(TypedDict, total=False):
-    """Once, unless `every` is a band such as 10m..15m; due now, unless `delay` (such as 2h) or `at` says when."""
+    """Once, unless `every` is a band such as 10m..15m or a beat such as 6h, or `cron` says when, in `time_zone`; due
+    now, unless `delay` (such as 2h) or `at` says when. What is missed runs once, or with missed="skip" not later than
+    `late`; a slot gets so many attempts."""
 
     args: Mapping[str, Any]
     delay: timedelta | str
     at: datetime
     every: str
+    cron: str
+    time_zone: str
+    missed: str
+    late: timedelta | str
+    attempts: int
     replace: bool
 
 
 @overload
-def schedule_action(conn: "Connection[Any]", name: str, action: str, **when: Unpack[When]) -> datetime: ...
+def schedule_action(conn: "Connection[Any]", name: str, action: str, **when: Unpack[When]) -> datetime | None: ...
 
 
 @overload
 def schedule_action(
     conn: "AsyncConnection[Any]", name: str, action: str, **when: Unpack[When]
-) -> Awaitable[datetime]: ...
+) -> Awaitable[datetime | None]: ...
 
 
-def schedule_action(conn: Any, name: str, action: str, **when: Unpack[When]) -> datetime | Awaitable[datetime]:
+def schedule_action(
+    conn: Any, name: str, action: str, **when: Unpack[When]
+) -> datetime | Awaitable[datetime | None] | None:
     """Schedules the registered action under a name of its own, in whatever transaction the connection is in. Answers
-    when it is first due, to be awaited on an async connection. Raises ValueError for what cannot be a schedule,
-    AlreadyThere where the name is taken and not to be replaced, StillRunning where what is to be replaced runs; the
-    transaction can go on after either."""
+    when it is first due, to be awaited on an async connection; None for a cron, which whoever looks first plans.
+    Raises ValueError for what cannot be a schedule, AlreadyThere where the name is taken and not to be replaced,
+    StillRunning where what is to be replaced runs; the transaction can go on after either."""
     at, delay, every = when.get("at"), when.get("delay"), when.get("every")
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
         raise ValueError("at is a datetime with a time zone: write datetime(..., tzinfo=timezone.utc)")
@@ -50,11 +59,39 @@ def schedule_action(conn: Any, name: str, action: str, **when: Unpack[When]) -> 
         "p_args": _stored(when.get("args", {})),
         "p_delay": duration(delay) if isinstance(delay, str) else delay,
         "p_at": at,
-        "p_every": every if every is None else str(Every.parse(every)),
+        "p_every": every if every is None else every_text(every),
         "p_replace": when.get("replace", False),
     }
-    query: Query[datetime] = call("schedule_action", params, lambda row: row[1])
+    params |= _cadence(when)
+    query: Query[datetime | None] = call("schedule_action", params, lambda row: row[1])
     return ask_in_savepoint(conn, query)
+
+
+def every_text(every: str) -> str:
+    """As the column holds it. Raises ValueError for anything but a band or a beat."""
+    cadence = Cadence.parse(every)
+    if cadence.text == HIT:
+        raise ValueError(
+            '"hit" is for a function with a trigger of its own: a schedule row needs a cadence such as 10m..15m'
+        )
+    if cadence.cron is not None:
+        raise ValueError(f"{every!r} is a cron: say it by cron, and its zone by time_zone")
+    return cadence.text
+
+
+def _cadence(when: When) -> dict[str, Any]:
+    """What of these an older database would not know is only sent where it is given. Raises ValueError."""
+    late = when.get("late")
+    if cron := when.get("cron"):
+        Cadence.of_cron(cron, when.get("time_zone"))
+    given = {
+        "p_cron": cron,
+        "p_time_zone": when.get("time_zone"),
+        "p_missed": when.get("missed"),
+        "p_late": duration(late) if isinstance(late, str) else late,
+        "p_attempts": when.get("attempts"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _stored(args: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
     "42883": SchemaMissing,
     "42P01": SchemaMissing,
     "42703": SchemaMissing,
+    "3F000": SchemaMissing,
     "42501": NotPermitted,
     "42725": Ambiguous,
     "42P13": Mismatch,

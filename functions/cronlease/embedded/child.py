@@ -46,11 +46,13 @@ def spawn(
         group=account.gid if account else None,
         extra_groups=[] if account else None,
         # Runs after the change of user, which would clear the signal.
-        preexec_fn=_end_with_parent(on_parent_death),
+        preexec_fn=end_with_parent(on_parent_death),
     )
 
 
-def _end_with_parent(number: signal.Signals) -> Callable[[], None] | None:
+def end_with_parent(number: signal.Signals) -> Callable[[], None] | None:
+    """What a child does before it becomes its program, to get that signal when its parent is gone; None where the
+    system has no such thing."""
     libc, parent = _libc, os.getpid()
     if libc is None:
         return None

@@ -3,6 +3,7 @@ happens, and at the end whether the promises were kept."""
 
 import queue
 import time
+from dataclasses import replace
 
 from cronlease.emulator import chaos
 from cronlease.emulator.bulletin import Bulletin
@@ -51,7 +52,7 @@ class _Emulation:
         self._warn = warn
         self._ledger = Ledger()
         self._dice = Dice()
-        self._clock = Clock(options.plan.speed)
+        self._clock = Clock(options.plan.speed, options.plan.first)
         faults = options.faults
         if options.all_that_can_be:
             faults = chaos.possible(faults, environment.server)
@@ -61,7 +62,15 @@ class _Emulation:
         )
         self._sender = Sender(environment.function.url, environment.token)
         self._schedulers = [
-            Scheduler(self._sender, job, clock=self._clock, answered=self._events.put, faults=faults, dice=self._dice)
+            Scheduler(
+                self._sender,
+                job,
+                clock=self._clock,
+                answered=self._events.put,
+                faults=faults,
+                dice=self._dice,
+                asleep=options.plan.asleep,
+            )
             for job in options.plan.jobs
         ]
 
@@ -80,8 +89,10 @@ class _Emulation:
         self._last_answers()
         if ended is not None and not self._ledger.hits:
             raise ended
-        verdict = judge(self._environment.conninfo, before, self._ledger, self._dice.done, stuck)
+        brought = self._options.target.brought
+        verdict = judge(self._environment.conninfo, before, self._ledger, self._dice.done, stuck, brought)
         self._show_rows()
+        verdict = replace(verdict, cadence=self._options.unfit)
         self._screen.verdict(verdict)
         if ended is not None:
             raise ended
@@ -129,7 +140,7 @@ class _Emulation:
             self._enter(hit)
 
     def _show_rows(self) -> None:
-        self._screen.rows(self._environment.conninfo, openings=self._options.target.reads_feeds)
+        self._screen.rows(self._environment.conninfo, self._options.target.brought)
 
     def _enter(self, hit: Hit) -> None:
         self._ledger.enter(hit)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cronlease.db.migration.migrate import migrate
+from cronlease.db.migration.packages import of_actions
 from cronlease.embedded.server import EmbeddedPostgres, default_data_dir
 from cronlease.emulator import external_database
-from cronlease.emulator.feeds import FeedServer
+from cronlease.emulator.brought import Brought
 from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
 from cronlease.emulator.issuer import Issuer
 from cronlease.emulator.log import Log, log_file
@@ -71,8 +72,8 @@ cronlease emulate: Ctrl-C stops it all
 
 class Target(NamedTuple):
     """What is emulated: `function` of `source`, which people call `name`, with the times its decorator declares. The
-    user's own environment wins over `defaults`. Only the shipped job reads the sample feeds. `setup` is a file of SQL
-    that is run first."""
+    user's own environment wins over `defaults`. `actions` are what the hits can run, `brought` is what packages have
+    for these. `setup` is a file of SQL that is run first."""
 
     source: Path
     function: str
@@ -82,7 +83,13 @@ class Target(NamedTuple):
     setup: Path | None = None
     workers: int = 1
     oidc: bool = False
-    reads_feeds: bool = True
+    actions: tuple[str, ...] = ()
+    brought: tuple[Brought, ...] = ()
+
+    @property
+    def variables(self) -> list[str]:
+        """What they put into the environment."""
+        return [name for each in self.brought for name in each.variables()]
 
 
 @contextmanager
@@ -97,23 +104,24 @@ def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str],
         settings = load(env)
         server = None
         if settings.has_database:
-            warn(external_database.notice(env, samples=target.reads_feeds and not env.get("CRONLEASE_SOURCES")))
+            warn(external_database.notice(env, target.brought))
         else:
             server = _embedded(stack, env)
         conninfo = env.get("DATABASE_URL", "")
-        migrate(conninfo)
+        migrate(conninfo, packages=of_actions(target.actions))
         if target.setup is not None:
             _set_up(conninfo, target.setup)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
         verdict_file = folder / "verdict.json"
         env[VERDICT] = str(verdict_file)
-        feeds = _feeds(stack, folder, env, settings) if target.reads_feeds else None
+        # A run takes a while, but not so long that its lease could run out by itself.
+        latency = min(_FEED_LATENCY, settings.lease.total_seconds() / 4)
+        feeds = [stack.enter_context(each.feeds(folder, env, latency)) for each in target.brought]
         log = stack.enter_context(log_file())
         function = FunctionProcess(target.source, target.function, port, env, log, stopping)
         stack.enter_context(function)
-        for server_thread in (feeds, issuer):
-            if server_thread is not None:
-                server_thread.start()
+        for server_thread in [*feeds, *([issuer] if issuer else [])]:
+            server_thread.start()
         yield Environment(
             target.name,
             _times(target.declared, env, settings),
@@ -122,7 +130,7 @@ def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str],
             conninfo,
             server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql",
             log,
-            {name: env[name] for name in [*target.defaults, *(["CRONLEASE_SOURCES"] if feeds else [])]},
+            {name: env[name] for name in [*target.defaults, *target.variables]},
             issuer.token if issuer else None,
             _token_file(folder, issuer) if issuer else None,
             verdict_file,
@@ -142,15 +150,6 @@ def _set_up(conninfo: str, file: Path) -> None:
     except SetupError as error:
         again = "; the file is run at every start: write `if not exists`, `or replace` or `on conflict do nothing`"
         raise EmulatorError(f"--setup {error}{again if error.already_there else ''}") from None
-
-
-def _feeds(stack: ExitStack, folder: Path, env: dict[str, str], settings: Settings) -> FeedServer:
-    """The sample feeds, named in the environment unless that names other sources."""
-    # A run takes a while, but not so long that its lease could run out by itself.
-    feeds = stack.enter_context(FeedServer(latency=min(_FEED_LATENCY, settings.lease.total_seconds() / 4)))
-    feeds.write_sources(folder / "sources.toml")
-    env["CRONLEASE_SOURCES"] = env.get("CRONLEASE_SOURCES") or str(folder / "sources.toml")
-    return feeds
 
 
 def _times(declared: Times, env: dict[str, str], settings: Settings) -> str:

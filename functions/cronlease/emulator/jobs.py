@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.cadence import duration, written
-from cronlease.slots import Cron, Slots, Steady
 from cronlease.emulator.retry import NO_RETRY, Retry
-from cronlease.process.emulated import CAPPED, EMULATED, faster, faster_lease
+from cronlease.process.emulated import CAPPED, EMULATED, faster, faster_cadence, faster_lease
 from cronlease.settings import Settings
+from cronlease.slots import Coming, Cron, Steady
 
 # What Cloud Scheduler accepts, in seconds.
 SHORTEST_DEADLINE, LONGEST_DEADLINE = 15.0, 1800.0
@@ -32,7 +32,7 @@ class TimedJob:
     attempt_deadline: float = ATTEMPT_DEADLINE
     retry: Retry = NO_RETRY
 
-    def slots(self, now: datetime) -> Slots:
+    def slots(self, now: datetime) -> Coming:
         return Steady(now, self.when) if isinstance(self.when, timedelta) else self.when
 
 
@@ -42,6 +42,9 @@ class Plan(NamedTuple):
     jobs: list[TimedJob]
     environment: dict[str, str]
     speed: float = 1.0
+    # When the scheduler's time begins, if not now, and how long it is asleep after the first slots.
+    first: datetime | None = None
+    asleep: timedelta | None = None
 
 
 def demo(target: str, every: timedelta, attempt_deadline: float, retry: Retry, *, chaos: bool) -> Plan:
@@ -57,7 +60,7 @@ def scheduled(target: str, cron: Cron, attempt_deadline: float, retry: Retry, sp
 
 
 def from_file(path: Path, target: str, speed: float) -> Plan:
-    """The jobs that hit this function, as deploy/jobs.json writes them. Raises ValueError, one sentence."""
+    """The jobs that hit this function, as a jobs.json writes them. Raises ValueError, one sentence."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict):
@@ -103,10 +106,10 @@ def _environment(function: Mapping[str, str], speed: float) -> dict[str, str]:
     lease = duration(function["lease"]) if "lease" in function else usual.lease
     made = {
         "CRONLEASE_LEASE": written(faster_lease(lease, speed)),
-        "CRONLEASE_EVERY": str(faster(usual.every, speed)),
-        "CRONLEASE_BACKOFF": str(faster(usual.backoff, speed)),
+        "CRONLEASE_EVERY": str(faster_cadence(usual.every, speed)),
     }
     if speed != 1:
+        made["CRONLEASE_BACKOFF"] = str(faster(usual.backoff, speed))
         made[EMULATED] = f"{speed:g}"
     if "max_run" in function:
         made["CRONLEASE_MAX_RUN"] = written(faster_lease(duration(function["max_run"]), speed))

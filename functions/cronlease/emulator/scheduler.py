@@ -16,14 +16,16 @@ from typing import Any
 import httpx2
 
 from cronlease.emulator.clock import Clock
-from cronlease.slots import Slots
 from cronlease.emulator.faults import NO_FAULTS, Dice, Faults
 from cronlease.emulator.jobs import TimedJob
+from cronlease.slots import Coming
 
 _JOB_NAME = "projects/local/locations/emulator/jobs/{}"
 _HANG_UP_SECONDS = 0.05
 _MOST_LATE_SECONDS = 5.0
 _MOMENT = timedelta(microseconds=1)
+# Slots that are hit before the scheduler falls asleep, where it is told to.
+_AWAKE_FOR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,14 @@ def headers(slot: datetime, job: str) -> dict[str, str]:
         "User-Agent": "Google-Cloud-Scheduler",
         "X-CloudScheduler": "true",
         "X-CloudScheduler-JobName": _JOB_NAME.format(job),
-        "X-CloudScheduler-ScheduleTime": slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "X-CloudScheduler-ScheduleTime": _written(slot),
         "Content-Type": "application/octet-stream",
     }
+
+
+def _written(slot: datetime) -> str:
+    """Whole seconds, as Cloud Scheduler has them; what comes more often than that needs the rest to be told apart."""
+    return slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if slot.microsecond else "%Y-%m-%dT%H:%M:%SZ")
 
 
 class Sender:
@@ -101,6 +108,7 @@ class Scheduler:
         answered: Callable[[Hit], None],
         faults: Faults = NO_FAULTS,
         dice: Dice | None = None,
+        asleep: timedelta | None = None,
     ) -> None:
         self._sender = sender
         self._job = job
@@ -108,6 +116,7 @@ class Scheduler:
         self._answered = answered
         self._faults = faults
         self._dice = dice or Dice()
+        self._asleep = asleep
         self._waits = not (faults.overlap or isinstance(job.when, timedelta))
         self._stopping = threading.Event()
         self._under_way: list[threading.Thread] = []
@@ -131,7 +140,7 @@ class Scheduler:
     def _tick(self) -> None:
         began = self._clock.now()
         slots = self._job.slots(began)
-        slot = slots.after(began - _MOMENT)
+        slot, sent = slots.after(began - _MOMENT), 0
         while not self._stopping.wait(self._clock.until(slot)):
             retried = False
             if self._dice.falls(self._faults.duplicate, "duplicate"):
@@ -141,6 +150,10 @@ class Scheduler:
             else:
                 self._at_once(slot)
             slot = next_slot(slots, slot, self._clock.now(), retried=retried)
+            sent += 1
+            if sent == _AWAKE_FOR and self._asleep is not None:
+                self._dice.count("asleep")
+                slot = slots.after(slot + self._asleep)
 
     def _at_once(self, slot: datetime) -> None:
         """Without a look at what is under way; told to overlap, never alone: what comes every so often is doubled."""
@@ -183,7 +196,7 @@ class Scheduler:
         return hit
 
 
-def next_slot(slots: Slots, slot: datetime, now: datetime, *, retried: bool) -> datetime:
+def next_slot(slots: Coming, slot: datetime, now: datetime, *, retried: bool) -> datetime:
     """Which comes after this one, now that it is done with: the next, or of several that went by meanwhile the
     newest, late. Those that went by during retries are left out."""
     following = slots.after(slot)

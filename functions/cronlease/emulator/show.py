@@ -12,6 +12,7 @@ import click
 import psycopg
 
 from cronlease.db.queries import load_queries
+from cronlease.emulator.brought import Brought, Table
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.verdict import Verdict
 from cronlease.observe.redact import printable
@@ -24,12 +25,6 @@ _HEADING = f"{'time':<8}  {'hit':<4} HTTP {'outcome':<7}  {'why':<13} {'took':>9
 _INDENT = " " * 14
 
 
-# By the names in show.sql: the title, the columns that may be cut on a narrow terminal, those left out first.
-_TABLES = {
-    "schedules": ("refresh_status", ("function",), ("failures", "last_run_at", "runs")),
-    "sources": ("opening_signals by source", ("source",), ()),
-    "latest": ("opening_signals, the latest", ("title", "location", "external_id"), ("changed_at", "location")),
-}
 # The command line's renderer of tables: headings, rows, and as keywords `cut`, `spare` and `indent`.
 Tabulate = Callable[..., Iterable[str]]
 
@@ -86,9 +81,9 @@ class Screen:
             self._has_heading = True
             self._echo(click.style(_cut(_HEADING, self._width() or len(_HEADING)), bold=True))
 
-    def rows(self, conninfo: str, *, openings: bool) -> None:
+    def rows(self, conninfo: str, brought: Iterable[Brought]) -> None:
         if not self._as_json:
-            self._echo(f"\n{rows_in_the_database(conninfo, self._tabulate, openings=openings)}\n")
+            self._echo(f"\n{rows_in_the_database(conninfo, self._tabulate, brought)}\n")
             # The tables stand between the heading and what comes next.
             self._has_heading = False
 
@@ -136,16 +131,16 @@ def _report(body: dict[str, Any]) -> str:
     return ", ".join([*runs, *ended]) or "nothing was due"
 
 
-def rows_in_the_database(conninfo: str, tabulate: Tabulate, *, openings: bool = True) -> str:
-    """refresh_status, and of the shipped job the openings: counts and the latest few."""
+def rows_in_the_database(conninfo: str, tabulate: Tabulate, brought: Iterable[Brought] = ()) -> str:
+    """refresh_status, and what the jobs show of their own tables."""
+    schedules = load_queries(Path(__file__).with_suffix(".sql"))["schedules"]
+    shown: list[Table] = [("refresh_status", schedules, ("function",), ("failures", "last_run_at", "runs"))]
+    shown += [table for each in brought for table in each.tables()]
     tables = []
     try:
         with psycopg.connect(conninfo, connect_timeout=5) as conn:
             conn.execute("set local statement_timeout = '5s'")
-            for name, query in load_queries(Path(__file__).with_suffix(".sql")).items():
-                if name != "schedules" and not openings:
-                    continue
-                title, cut, spare = _TABLES[name]
+            for title, query, cut, spare in shown:
                 cursor = conn.execute(query.encode())
                 heading = [column.name for column in cursor.description or []]
                 cells = [[_cell(value) for value in row] for row in cursor.fetchall()]

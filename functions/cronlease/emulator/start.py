@@ -38,6 +38,8 @@ class Options:
     # Faults that this machine or this database cannot have are left out; otherwise they are an error.
     all_that_can_be: bool = False
     seconds: float | None = None
+    # Why the function's cadence does not fit how often it is hit, and what would.
+    unfit: str | None = None
 
 
 def ready(environment: Environment, options: Options, stopping: Stopping) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any, NamedTuple, Self
 import psycopg
 
 from cronlease.db.queries import load_queries
+from cronlease.emulator.brought import Brought
 from cronlease.emulator.function import EmulatorError
+from cronlease.emulator.left_out import SlotRun, left_out
 from cronlease.emulator.scheduler import Hit
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
@@ -116,6 +119,8 @@ class Verdict:
     # Of the runs those whose answer nobody got, and those of other callers, by trigger.
     unheard: int = 0
     others: dict[str, int] = field(default_factory=dict)
+    # Why the function's cadence does not fit how often it was hit, and what would.
+    cadence: str | None = None
 
     @property
     def too_few(self) -> str | None:
@@ -163,18 +168,31 @@ class Verdict:
             f"  violations  {len(self.violations)}",
             *(f"    {violation}" for violation in shown),
             *([f"    and {more} more"] if more else []),
+            *([f"  cadence     {self.cadence}"] if self.cadence else []),
             *([f"  this verdict proves nothing: {self.too_few}"] if self.too_few else []),
         ]
 
 
-def judge(conninfo: str, before: Before, ledger: Ledger, faults: Counter[str], stuck: list[str]) -> Verdict:
-    """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free."""
+def judge(
+    conninfo: str,
+    before: Before,
+    ledger: Ledger,
+    faults: Counter[str],
+    stuck: list[str],
+    brought: Iterable[Brought] = (),
+) -> Verdict:
+    """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free; what
+    jobs bring has rules of its own."""
     params = before.params() | {
         "run_counts": json.dumps(before.run_counts),
         "told": json.dumps(ledger.outcomes),
     }
     broken = _ask(conninfo, "violations", params)
+    for each in brought:
+        broken += _ask_text(conninfo, each.violations(), {"since": before.since})
     violations = [f"{rule}: {what}" for rule, what in broken]
+    slots = map(SlotRun._make, _ask(conninfo, "slots", params))
+    violations += [f"a slot was left out without a count: {what}" for what in left_out(slots)]
     violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
     unheard = _ask(conninfo, "unheard", params)
     return Verdict(
@@ -197,9 +215,13 @@ def stale(conninfo: str, before: Before) -> list[str]:
 
 
 def _ask(conninfo: str, statement: str, params: dict[str, Any] | None = None) -> list[Any]:
+    return _ask_text(conninfo, _QUERIES[statement], params)
+
+
+def _ask_text(conninfo: str, text: str, params: dict[str, Any] | None) -> list[Any]:
     try:
         with psycopg.connect(conninfo, connect_timeout=10) as conn:
-            return conn.execute(_QUERIES[statement].encode(), params).fetchall()
+            return conn.execute(text.encode(), params).fetchall()
     except psycopg.Error as error:
         raise EmulatorError(f"the history cannot be read: {' '.join(str(error).split())}") from None
 

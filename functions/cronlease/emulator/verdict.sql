@@ -1,10 +1,13 @@
 -- name: make_due
--- As if their time had come; what somebody holds, or is taking right now, is left alone.
+-- As if their time had come; what somebody holds, or is taking right now, is left alone, and so is a slot, which is a
+-- time of the calendar.
 with free as (
   select s.id
   from public.refresh_schedule s
   where s.function_name = any(%(functions)s::text[])
     and (s.locked_until is null or s.locked_until < clock_timestamp())
+    and s.next_run_at is not null
+    and s.slot_at is null
   for no key update skip locked
 )
 update public.refresh_schedule s
@@ -158,7 +161,27 @@ from run r
 join schedule s on s.function_name = r.function_name
 where r.committed
   and not s.once
+  -- The slot after the one that was served may have come by then, and a trigger that owns the schedule needs no time.
+  and r.slot is null
+  and s.slot_at is null
+  and s.planned_from is distinct from 'hit'
   and (r.next_run_at is null or r.next_run_at < r.finished_at)
+union all
+select 'a slot has more than one success', format('%%s, %%s', function_name, slot)
+from run
+where committed
+  and slot is not null
+group by function_name, slot
+having count(*) > 1
+union all
+select 'a delivery has more than one success', format('%%s, %%s', r.function_name, r.delivery)
+from run r
+join schedule s on s.function_name = r.function_name
+where r.committed
+  and r.delivery is not null
+  and s.planned_from = 'hit'
+group by r.function_name, r.delivery
+having count(*) > 1
 union all
 select
   'the schedule has another fence than its newest run',
@@ -177,33 +200,21 @@ where s.locked_by is not null
       and r.fence = s.fence
       and r.status = 'running'
   )
-union all
-select 'an opening was written by no committed run', format('%%s %%s', o.source, o.external_id)
-from public.opening_signals o
-cross join lateral (values (o.first_seen_at), (o.changed_at)) as written (at)
-where written.at >= %(since)s::timestamptz
-  and exists (select from run r where r.function_name = 'refresh_opening_signals')
-  and not exists (
-    select
-    from run r
-    where r.function_name = 'refresh_opening_signals'
-      and r.committed
-      and written.at between r.started_at and r.finished_at
-  )
-union all
+
+-- name: slots
+-- The runs since then that served a slot, in order, with the cadence that is in force now.
 select
-  'the runs have counted other openings than there are',
-  format('%%s counted as new, %%s there', counted.new, there.new)
-from (
-  select coalesce(sum(r.inserted), 0) as new, count(*) as runs
-  from run r
-  where r.function_name = 'refresh_opening_signals'
-    and r.committed
-) counted
-cross join (
-  select count(*) as new
-  from public.opening_signals o
-  where o.first_seen_at >= %(since)s::timestamptz
-) there
-where counted.new <> there.new
-  and counted.runs > 0
+  r.function_name,
+  r.slot,
+  coalesce(r.missed, 0),
+  r.status in ('success', 'partial'),
+  s.planned_from
+from public.refresh_runs r
+join public.refresh_schedule s on s.function_name = r.function_name
+where r.started_at >= %(since)s::timestamptz
+  and (r.function_name = any (%(functions)s::text[]) or r.action = any (%(actions)s::text[]))
+  and r.slot is not null
+  -- What was planned from another cadence has other slots.
+  and r.started_at >= s.planned_at - interval '1 minute'
+  and s.planned_from <> 'hit'
+order by r.function_name, r.fence

@@ -35,11 +35,19 @@ class Schedule(NamedTuple):
     paused_reason: str | None = None
     args: dict[str, Any] | None = None
     every_is_readable: bool = True
-    health: str = "ok"
     cron: str | None = None
     time_zone: str | None = None
-    planned_from: str | None = None
+    missed: str | None = None
+    late: str | None = None
+    attempts: int | None = None
+    attempt: int = 0
     slot_at: datetime | None = None
+    last_slot_at: datetime | None = None
+    last_success_slot_at: datetime | None = None
+    planned_from: str | None = None
+    planned_at: datetime | None = None
+    planned_before: str | None = None
+    health: str = "ok"
 
 
 class PastRun(NamedTuple):

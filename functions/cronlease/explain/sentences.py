@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection
 from datetime import datetime
 
+from cronlease.explain import plan
 from cronlease.explain.backends import description, how_to_end
 from cronlease.explain.format import at, how_to_resume, in_words, relative, times, without_status
 from cronlease.explain.rows import Details, PastRun, Schedule
@@ -30,17 +31,17 @@ def sentences(details: Details, known: Collection[str] | None = None, source: st
         *_strangers(details),
         *_left_open(details),
         *_next(details, known, source),
+        *_plan(details),
     ]
 
 
+def _plan(details: Details) -> list[str]:
+    row = details.schedule
+    return plan.sentences(row, details.now) if row.completed_at is None and row.every_is_readable else []
+
+
 def _what(row: Schedule) -> str:
-    if row.once:
-        how = "once"
-    elif row.every is not None:
-        how = f"every {row.every}"
-    else:
-        how = "as often as its function or CRONLEASE_EVERY says"
-    return f'"{row.function_name}" runs the action "{row.action}" {how}.'
+    return f'"{row.function_name}" runs the action "{row.action}" {plan.in_words(row)}.'
 
 
 def _last(details: Details) -> str:
@@ -134,7 +135,7 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
         ]
     if not row.every_is_readable:
         return [
-            f'It cannot run: "{row.every}" is no cadence such as 10m..15m;'
+            f'It cannot run: "{row.cron or row.every}" is no cadence such as 10m..15m;'
             f" `cronlease schedule create {name} --replace --every 10m..15m ...` mends it."
         ]
     if row.state == "dispatching":
@@ -150,6 +151,10 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
     if row.due:
         late = f" since {at(row.next_run_at)} ({relative(row.next_run_at, now)})" if row.next_run_at else ""
         return [f"It is due{late}: the next hit, run-due or worker runs it.", *_counts(row)]
+    if row.next_run_at is None and plan.is_unplanned(row):
+        return ["It is not due: its next slot is planned by the next hit, run-due or worker that looks at it."]
+    if row.next_run_at is None and row.planned_from == "hit":
+        return ["It runs at each hit of its trigger, once for each delivery; run-due and worker leave it alone."]
     if row.next_run_at is None:
         return ["It is not due at any time that a clock will show."]
     why = ""

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from cronlease.explain.format import without_status
+from cronlease.explain.plan import NEXT_SLOT
 from cronlease.explain.rows import Details, Schedule, value_of
 from cronlease.explain.sentences import sentences
 from cronlease.page.chart import Chart, chart
@@ -75,7 +76,7 @@ def of(found: Details, *, may_operate: bool, can_run: bool) -> Shown:
         found.now,
         found.schedule,
         lead,
-        [sentence for sentence in told if sentence != lead],
+        [sentence for sentence in told if sentence != lead and not sentence.startswith(NEXT_SLOT)],
         coming(found.schedule, found.now),
         json.dumps(args, indent=2, ensure_ascii=False) if args else None,
         runs,
@@ -93,7 +94,7 @@ def _lead(found: Details, told: list[str]) -> str:
     return next((sentence for sentence in told if sentence.startswith(_STARTS)), told[-1])
 
 
-_STARTS = ("It is due", "It is not due", "It will not", "It cannot", "No function")
+_STARTS = ("It is due", "It is not due", "It will not", "It cannot", "It runs at each", "No function")
 
 
 def _past(run: dict[str, Any]) -> Past:

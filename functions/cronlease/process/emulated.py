@@ -1,10 +1,10 @@
 """The times of a function in an emulated process: shorter than its decorator says, or a demonstration would see a
 single run. The emulator marks the process by EMULATED in its environment, and the decorators ask here."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from cronlease.cadence import Every, written
+from cronlease.cadence import Cadence, Every, written
 from cronlease.settings import Settings
 
 EMULATED = "CRONLEASE_EMULATED"
@@ -13,13 +13,15 @@ CAPPED = "capped"
 # A file that the emulator writes its verdict so far into, for the status page.
 VERDICT = "CRONLEASE_EMULATOR_VERDICT"
 _SHORTEST_LEASE = timedelta(seconds=1)
+_SHORTEST_BEAT = timedelta(milliseconds=100)
+_SOME_DAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 class Times(NamedTuple):
     """What a decorator says; None is left to the environment."""
 
     lease: timedelta | None = None
-    every: Every | None = None
+    every: Cadence | None = None
     backoff: Every | None = None
 
     def shortened(self, how: str, settings: Settings) -> "Times":
@@ -27,19 +29,19 @@ class Times(NamedTuple):
         if how == CAPPED:
             return Times(
                 self.lease and min(self.lease, settings.lease),
-                self.every and _capped(self.every, settings.every),
+                self.every and _capped_cadence(self.every, settings.every),
                 self.backoff and _capped(self.backoff, settings.backoff),
             )
         speed = float(how)
         return Times(
             self.lease and faster_lease(self.lease, speed),
-            self.every and faster(self.every, speed),
+            self.every and faster_cadence(self.every, speed),
             self.backoff and faster(self.backoff, speed),
         )
 
     def filled(self, settings: Settings) -> "Times":
         """With the environment's times where the decorator says nothing."""
-        return Times(self.lease or settings.lease, self.every or settings.every, self.backoff or settings.backoff)
+        return Times(self.lease or settings.lease, self.every or settings.cadence(), self.backoff or settings.backoff)
 
     def __str__(self) -> str:
         named = zip(("every", "lease", "backoff"), (self.every, self.lease, self.backoff), strict=True)
@@ -55,6 +57,37 @@ def faster_lease(lease: timedelta, speed: float) -> timedelta:
 def faster(band: Every, speed: float) -> Every:
     # Whole milliseconds: less could not be written as a duration.
     return Every(*(timedelta(milliseconds=end / speed // timedelta(milliseconds=1)) for end in band))
+
+
+def faster_cadence(cadence: Cadence, speed: float) -> Cadence:
+    """A calendar is not faster than the clocks on the wall: in the place of a cron there is a beat."""
+    if cadence.band is not None:
+        band = faster(cadence.band, speed)
+        return Cadence(str(band), band=band)
+    if cadence.beat is not None:
+        return _beat(cadence.beat / speed)
+    if cadence.cron is not None and speed != 1:
+        from itertools import pairwise
+
+        from cronlease.slots import coming
+
+        slots = coming(cadence.slots(_SOME_DAY), _SOME_DAY, 10)
+        return _beat(min(later - earlier for earlier, later in pairwise(slots)) / speed)
+    return cadence
+
+
+def _beat(length: timedelta) -> Cadence:
+    # Whole milliseconds: less could not be written as a duration.
+    return Cadence.parse(written(timedelta(milliseconds=max(length, _SHORTEST_BEAT) // timedelta(milliseconds=1))))
+
+
+def _capped_cadence(cadence: Cadence, limit: Cadence) -> Cadence:
+    if cadence.band is not None and limit.band is not None:
+        band = _capped(cadence.band, limit.band)
+        return Cadence(str(band), band=band)
+    if cadence.beat is not None and limit.band is not None:
+        return _beat(min(cadence.beat, limit.band.high))
+    return cadence
 
 
 def _capped(band: Every, limit: Every) -> Every:

@@ -12,16 +12,13 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from cronlease.observe.logs import log
-
-T = TypeVar("T")
 
 # For an interrupted run to write its end, and for its connections: with the drain they stay below the platform's ten
 # seconds.
@@ -101,6 +98,10 @@ class Lifecycle:
             else:
                 self._withheld = number
 
+    def hurry(self) -> None:
+        """Ends the waiting for what is in progress, as a second signal would."""
+        self._hurried = True
+
     async def drain(self, drain_seconds: float) -> None:
         """The same end without a signal, when a host's lifespan is over. The process may go on afterwards, and serve
         again."""
@@ -111,10 +112,12 @@ class Lifecycle:
         self._drain_seconds = drain_seconds
         if self._stopping is not None:
             self._stopping.set()
-        await self._wind_down()
-        self.draining = self._hurried = False
-        if self._stopping is not None:
-            self._stopping.clear()
+        try:
+            await self._wind_down()
+        finally:
+            self.draining = self._hurried = False
+            if self._stopping is not None:
+                self._stopping.clear()
 
     @asynccontextmanager
     async def guarding(self, drain_seconds: float, told: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
@@ -225,34 +228,3 @@ class Lifecycle:
 
 
 process = Lifecycle()
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run, but a task or a thread of a job that does not end is not waited for: see leave_behind."""
-    loop, before = asyncio.new_event_loop(), set(threading.enumerate())
-    try:
-        return loop.run_until_complete(main)
-    finally:
-        if left := asyncio.all_tasks(loop):
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_SECONDS))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        # It would complain of what was left.
-        loop.set_exception_handler(lambda *_: None)
-        loop.close()
-        _left.extend(thread for thread in threading.enumerate() if not thread.daemon and thread not in before)
-
-
-_left: list[threading.Thread] = []
-
-
-def leave_behind(status: int) -> None:
-    """Ends the process where a job's threads would keep it alive: their runs are over, and others wait for it."""
-    ends_at = time.monotonic() + _CLOSE_SECONDS
-    for thread in _left:
-        thread.join(max(0.0, ends_at - time.monotonic()))
-    if any(thread.is_alive() for thread in _left):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)

@@ -9,6 +9,8 @@ from uuid import UUID
 
 SPAWNED = "CRONLEASE_SPAWNED"
 HEADER = "X-Cronlease-Spawned"
+# What a child needs to call assert_lease in SQL of its own.
+HOLDER = NAME, REQUEST_ID, FENCE = "CRONLEASE_NAME", "CRONLEASE_REQUEST_ID", "CRONLEASE_FENCE"
 HINT = "a run started this process or sent this request: it cannot trigger another run"
 
 
@@ -33,9 +35,10 @@ def parent(environ: Mapping[str, str] | None = None) -> UUID | None:
         return None
 
 
-def child_env(request_id: UUID) -> dict[str, str]:
+def child_env(name: str, request_id: UUID, fence: int) -> dict[str, str]:
     """This process's environment, marked for a child of that run."""
-    return {**os.environ, SPAWNED: str(request_id)}
+    run = str(request_id)
+    return {**os.environ, SPAWNED: run, NAME: name, REQUEST_ID: run, FENCE: str(fence)}
 
 
 def http_headers(request_id: UUID) -> dict[str, str]:

@@ -7,16 +7,19 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from cronlease import registry
+from cronlease.cadence import HIT
 from cronlease.db.connection import Database, within
 from cronlease.db.conninfo import advised
 from cronlease.db.functions import Claim, ensure_schedule, release_refresh_lock
 from cronlease.db.queries import Query
+from cronlease.db.schema import in_schema
 from cronlease.errors import (
     Ambiguous,
     ConnectionLost,
@@ -28,6 +31,7 @@ from cronlease.errors import (
     Unreachable,
     Unreadable,
 )
+from cronlease.job import Job
 from cronlease.observe import telemetry
 from cronlease.observe.logs import log, logger
 from cronlease.outcome import Outcome, SkipReason
@@ -38,11 +42,14 @@ from cronlease.settings import Limits, Settings
 _LOCKED = Claim(False, SkipReason.LOCKED, *[None] * 8)
 _UNREADABLE = Claim(False, SkipReason.SCHEDULE_READ_ERROR, *[None] * 8)
 _OWNER = "run `cronlease migrate` as the owner of the schema"
+# Asked again after each: the row of a cadence that has changed may be due, and then be too late.
+_MOST_PLANS = 4
 _RELEASE_AFTER_SECONDS = (0.0, 1.0, 4.0)
 _MOST_RELEASES = 100
 _releases: set[asyncio.Task[None]] = set()
 _LEVELS = {
     SkipReason.NOT_DUE: logging.DEBUG,
+    SkipReason.DUPLICATE: logging.DEBUG,
     SkipReason.PAUSED: logging.WARNING,
     SkipReason.UNKNOWN_ACTION: logging.WARNING,
 }
@@ -52,6 +59,10 @@ _HINTS = {
     SkipReason.SHUTTING_DOWN: "this instance is ending: the next hit reaches another one",
     SkipReason.UNKNOWN_ACTION: "the row's action is no function of this deployment: deploy one that has it",
 }
+
+
+class UnreadableCadence(ValueError):
+    """The row's own cadence means no time: a person must correct it."""
 
 
 class Attempt(NamedTuple):
@@ -76,21 +87,37 @@ class Attempt(NamedTuple):
 
 
 async def claim(
-    attempt: Attempt, query: Query[Claim], database: Database, settings: Settings, rows: Sequence[str]
+    attempt: Attempt,
+    query: Query[Claim],
+    database: Database,
+    settings: Settings,
+    rows: Sequence[Job],
+    planned: Callable[[dict[str, Any]], Query[bool] | None],
 ) -> Claim:
-    """Asks for the lease, creating the schema and these rows where they are missing; a reason says why not."""
+    """Asks for the lease, creating the schema and the rows of these jobs where they are missing; a reason says why
+    not. Where the row is to be planned, `planned` answers how, and the hit asks again."""
     timeout = attempt.limits.acquire
     try:
-        claimed = await _ask_idle(query, database, timeout)
-        if claimed is None:
+        claimed = _LOCKED
+        for _ in range(_MOST_PLANS):
+            idle = await _ask_idle(query, database, timeout)
             left = timeout - timedelta(seconds=time.monotonic() - attempt.asked_at)
-            claimed = await within(left, _ask_or_create(query, database, settings, rows))
+            if idle is None:
+                claimed = await within(left, _ask_or_create(query, database, settings, rows))
+            else:
+                claimed = idle
+            if claimed.acquired or claimed.details is None or (plan := planned(claimed.details)) is None:
+                break
+            # Written or not, because another hit was quicker: the row has a new plan.
+            await within(left, database.ask(plan))
         if claimed.reason != SkipReason.SCHEDULE_READ_ERROR:
             return claimed
         why = (
-            "its `every` is not a band such as 10m..15m, or its args are not readable (a warning says why):"
-            " correct the row in refresh_schedule"
+            "its cadence is neither a band such as 10m..15m nor a cron, or its args are not readable (a warning says"
+            " why): correct the row in refresh_schedule"
         )
+    except UnreadableCadence as error:
+        why = f"{error}; correct the row in refresh_schedule"
     except Contended:
         # Under a stricter isolation level the loser of the race is told by an error; the winner runs.
         return _LOCKED
@@ -163,12 +190,13 @@ def _advice(error: DatabaseTrouble) -> str:
         case SchemaMissing():
             return f"{error}: {_OWNER}"
         case NotPermitted():
-            made_by = "`cronlease migrate --roles` makes it"
-            return f"{error}: grant this role cronlease_runner ({made_by}), or {_OWNER} where there is none yet"
+            role = f"{in_schema('cronlease_runner')} (`cronlease migrate --roles` makes it)"
+            return f"{error}: grant this role {role}, or {_OWNER} where there is none yet"
         case Unreachable():
             return advised(error)
         case Ambiguous():
-            return f"{error}: drop the function that is not ours, and `revoke create on schema public from public`"
+            revoke = in_schema("revoke create on schema public from public")
+            return f"{error}: drop the function that is not ours, and `{revoke}`"
         case Unreadable():
             return f"{error}; correct the args and the times of its row in refresh_schedule"
         case _:
@@ -183,32 +211,44 @@ async def _ask_idle(query: Query[Claim], database: Database, timeout: timedelta)
         return None
 
 
-async def _ask_or_create(query: Query[Claim], database: Database, settings: Settings, rows: Sequence[str]) -> Claim:
+async def _ask_or_create(query: Query[Claim], database: Database, settings: Settings, rows: Sequence[Job]) -> Claim:
     """The long way: opens a connection, tries again on a new one, creates what a first run needs."""
     try:
         return await database.ask(query)
     except SchemaMissing:
         if settings.migrate == "never":
             raise
-        await _create_schema(database)
+        await _create_schema(database, {*(job.name for job in rows), *registry.jobs()})
     except UnknownSchedule:
         if not rows:
             raise
+        if settings.migrate != "never":
+            await _create_schema(database, [job.name for job in rows], only_what_is_brought=True)
     for row in rows:
-        if await database.ask(ensure_schedule(row)) == "locked":
+        if await database.ask(ensure_row(row)) == "locked":
             # Another hit is creating the row and will claim it.
             return _LOCKED
     return await database.ask(query)
 
 
-async def _create_schema(database: Database) -> None:
-    from cronlease.db.migration.migrate import MigrationError, create_if_absent
+def ensure_row(job: Job) -> Query[str]:
+    """Creates the row of a function that has one of its own; one whose trigger owns the schedule is marked so."""
+    return ensure_schedule(job.name, HIT if job.cadence.text == HIT else None)
+
+
+async def _create_schema(database: Database, actions: Collection[str], *, only_what_is_brought: bool = False) -> None:
+    """What these actions need. A schedule that has no row yet may lack its tables, too."""
+    from cronlease.db.migration.migrate import MigrationError, create_for, create_if_absent
+    from cronlease.db.migration.packages import of_actions
 
     def note(text: str) -> None:
         log(logging.WARNING, f"The schema was applied: {text}", action="schema_applied")
 
     try:
-        await asyncio.to_thread(create_if_absent, database.url, note)
+        if only_what_is_brought:
+            await asyncio.to_thread(create_for, database.url, actions, note)
+        else:
+            await asyncio.to_thread(create_if_absent, database.url, note, of_actions(actions))
     except MigrationError as error:
         raise SchemaMissing(str(error).partition(": run ")[0]) from None
 

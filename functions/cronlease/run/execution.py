@@ -3,24 +3,34 @@
 claim -> work under a heartbeat -> finish.
 """
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from cronlease.db.connection import Database
+from cronlease.db.connection import Database, within
 from cronlease.db.functions import Claim, acquire_refresh_lock
+from cronlease.db.plans import Rules, serve_refresh_slot
 from cronlease.db.queries import Query
+from cronlease.errors import DatabaseTrouble, LeaseLost
 from cronlease.job import Hit, Job
 from cronlease.observe import telemetry
+from cronlease.observe.logs import log
 from cronlease.outcome import Outcome
 from cronlease.process import spawn_guard
-from cronlease.run.attempt import Attempt, claim, skip
+from cronlease.run.attempt import Attempt, UnreadableCadence, claim, skip
 from cronlease.run.finish import Finisher
+from cronlease.run.plan import Plan, Row
 from cronlease.run.record import Record
 from cronlease.run.run import Run
 from cronlease.run.supervise import supervise
 from cronlease.settings import Settings
+
+# The slot that a run is to serve, for tests of jobs.
+given_slot: ContextVar[datetime | None] = ContextVar("given_slot", default=None)
 
 
 class Executed(NamedTuple):
@@ -57,22 +67,28 @@ async def run_once(
         backoff=job.backoff.band.high,
         actions=jobs,
         parent=spawn_guard.parent(),
+        # A row of another name may have another action: what that one's cadence is shows only in its claim.
+        rules=job_rules(job) if function == job.name else None,
+        delivery=hit.delivery,
+        delivery_at=hit.delivery_at,
     )
-    rows = (job.name,) if function == job.name and job.has_row else ()
-    claimed, outcome = await execute(attempt, query, rows, jobs, database, settings)
+    rows = (job,) if function == job.name and job.has_row else ()
+    claimed, outcome = await execute(attempt, query, rows, jobs, database, settings, force=hit.force)
     return outcome or skip(attempt, claimed, job.name)
 
 
 async def execute(
     attempt: Attempt,
     query: Query[Claim],
-    rows: Sequence[str],
+    rows: Sequence[Job],
     jobs: Mapping[str, Job],
     database: Database,
     settings: Settings,
+    *,
+    force: bool = False,
 ) -> Executed:
     """Claims by that query and, where the claim is granted, runs its action, one of the jobs, to its written end."""
-    claimed = await claim(attempt, query, database, settings, rows)
+    claimed = await claim(attempt, query, database, settings, rows, lambda details: plan_of(details, jobs))
     if not claimed.acquired:
         return Executed(claimed)
     assert claimed.action is not None, "a claim that was granted names its action"
@@ -81,19 +97,88 @@ async def execute(
         # A dispatcher learns only now whose lease it has.
         attempt = attempt._replace(function=claimed.function_name, limits=job.limits)
     with telemetry.hit(attempt.function, attempt.request_id, attempt.trigger, attempt.asked_at, claimed) as span:
-        return Executed(claimed, span.ends(await _run(attempt, job, claimed, database, settings)))
+        return Executed(claimed, span.ends(await _run(attempt, job, claimed, database, settings, force)))
 
 
-async def _run(attempt: Attempt, job: Job, claimed: Claim, database: Database, settings: Settings) -> Outcome:
-    record = Record(attempt, job, claimed, database)
+def job_rules(job: Job) -> Rules:
+    """What SQL has to know of a job to decide about a row that says nothing itself."""
+    return Rules(job.cadence.text, job.attempts, job.late)
+
+
+def plan_of(details: dict[str, Any], jobs: Mapping[str, Job]) -> Query[bool] | None:
+    """How a row that needs it is planned. Raises UnreadableCadence."""
+    row = Row.read(details)
+    job = jobs.get(row.action)
+    if job is None:
+        return None
+    try:
+        plan = Plan.of(row, job)
+    except ValueError as error:
+        raise UnreadableCadence(str(error)) from error
+    if plan.instead_of is not None:
+        _say_followed(row, plan)
+    return plan.query()
+
+
+_followed: set[tuple[str, str, str]] = set()
+
+
+def _say_followed(row: Row, plan: Plan) -> None:
+    """Once for each pair: two revisions may share the row for an hour, and each hit would say so."""
+    pair = (row.function_name, str(plan.instead_of), plan.cadence.text)
+    if pair not in _followed:
+        _followed.add(pair)
+        log(
+            logging.WARNING,
+            f"{row.function_name} is planned by {plan.cadence}, which replaced {plan.instead_of} of this revision"
+            " less than an hour ago: this revision follows it for now",
+            action="cadence_followed",
+            function=row.function_name,
+        )
+
+
+async def _run(
+    attempt: Attempt, job: Job, claimed: Claim, database: Database, settings: Settings, force: bool
+) -> Outcome:
+    record = Record(attempt, job, claimed, database, force=force)
+    if record.plan.instead_of is not None:
+        _say_followed(record.plan.row, record.plan)
     run = Run(job.name, claimed.args or {}, record)
     check_ins = None
     if settings.ping_url is not None:
         from cronlease.observe.ping import CheckIns
 
         check_ins = CheckIns(settings.ping_url, run.function, run.request_id, run.http_headers())
-    error = await supervise(job.function, run, record)
+    error = await _serve(record) or await supervise(job.function, run, record)
     outcome = await Finisher(record).finish(error)
     if check_ins is not None:
         await check_ins.end(outcome)
     return outcome
+
+
+async def _serve(record: Record) -> BaseException | None:
+    """Writes down which slot is served and what was missed, before the job starts, where the claim could not know it.
+    The error of a run that must not start."""
+    told = given_slot.get()
+    if told is not None:
+        record.served = record.served._replace(slot=told, since=record.plan.row.last_success_slot_at)
+    served, lease = record.served, record.lease
+    if served.slot is None or (told is None and served.slot == record.plan.row.slot_at and not served.missed):
+        return None
+    if served.missed:
+        log(
+            logging.WARNING,
+            f"{served.missed} slots of {lease.function} went by without a run, the first of them"
+            f" {served.first_missed:%Y-%m-%dT%H:%M:%SZ}",
+            action="slots_missed",
+            missed=served.missed,
+            first_missed=served.first_missed,
+            **record.attempt.who,
+        )
+    query = serve_refresh_slot(lease.function, lease.request_id, lease.fence, served.slot, served.missed)
+    try:
+        attempt = await within(lease.limits.acquire, record.database.ask(query))
+    except (DatabaseTrouble, TimeoutError) as error:
+        return error if isinstance(error, LeaseLost) else RuntimeError(f"its slot could not be written: {error}")
+    record.served = served._replace(attempt=max(1, attempt))
+    return None

@@ -5,6 +5,7 @@ Whether a commit happened is asked, never guessed: finish answers what it record
 
 import asyncio
 import logging
+from typing import Any
 
 from cronlease.db.connection import within
 from cronlease.db.functions import Finish, release_refresh_lock
@@ -179,6 +180,7 @@ class Finisher:
             **record.counts._asdict(),
             next_run_at=finish.next_run_at,
             duration_ms=duration_ms,
+            **_place(record),
         )
         return Outcome(
             attempt.function,
@@ -189,6 +191,7 @@ class Finisher:
             next_run_at=finish.next_run_at,
             duration_ms=duration_ms,
             hint=record.hint and storable(record.hint),
+            **_place(record),
         )
 
     async def _lost(self) -> Outcome:
@@ -218,4 +221,12 @@ class Finisher:
             counts=self._record.counts,
             next_run_at=finish.next_run_at if finish else None,
             duration_ms=attempt.duration_ms,
+            **_place(self._record),
         )
+
+
+def _place(record: Record) -> dict[str, Any]:
+    """The slot that was served, and what was missed, for the answer and the log; most often nothing."""
+    served = record.served
+    place = {"slot": served.slot, "missed": served.missed, "first_missed": served.first_missed}
+    return {name: value for name, value in place.items() if value}

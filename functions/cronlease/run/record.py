@@ -5,7 +5,7 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from cronlease.cadence import Every
+from cronlease.cadence import HIT
 from cronlease.db.ask import cut
 from cronlease.db.connection import Database
 from cronlease.db.functions import Claim, Finish, any_committed, finish_refresh_run
@@ -15,6 +15,7 @@ from cronlease.observe.redact import storable
 from cronlease.outcome import Counts, Status
 from cronlease.run.attempt import Attempt
 from cronlease.run.lease import Lease
+from cronlease.run.plan import Plan, Row, Served
 from cronlease.settings import Limits
 
 # The system's own: nothing to seed, nothing two forked workers could share.
@@ -81,9 +82,11 @@ class Blocks:
 
 class Record:
     """One run: who asked, its lease, blocks and database; counts, hint and what was left out, as the job reports
-    them; and its end, once that is written."""
+    them; its place in time; and its end, once that is written."""
 
-    def __init__(self, attempt: Attempt, job: Job, claimed: Claim, database: Database) -> None:
+    def __init__(
+        self, attempt: Attempt, job: Job, claimed: Claim, database: Database, *, force: bool = False
+    ) -> None:
         assert claimed.fence is not None, "a claim that was granted has a fence"
         self.attempt = attempt
         self.blocks = Blocks()
@@ -94,7 +97,13 @@ class Record:
         self.left_out: str | None = None
         self.entered_commit = False
         self.end: Finish | None = None
-        self._every = Every.parse(claimed.every) if claimed.every else job.every
+        assert claimed.details is not None, "a claim that was granted comes with its row"
+        self.plan = Plan.of_claim(Row.read(claimed.details), job)
+        self.served: Served = self.plan.served(force=force)
+        # What run.save(...) was given in the open block, as JSON.
+        self.to_save: str | None = None
+        self._force = force
+        self._runs_again_at_once = self.plan.cadence.text == HIT and not job.backoff_given
         self._backoff = job.backoff
         self._failures = claimed.failures or 0
         self._retention = job.retention
@@ -104,10 +113,12 @@ class Record:
 
     def success(self) -> Query[Finish]:
         status = Status.PARTIAL if self.left_out else Status.SUCCESS
-        return self._finish(status, self._every.draw(_random), self.left_out)
+        band = self.plan.cadence.band
+        return self._finish(status, band.draw(_random) if band else timedelta(0), self.left_out)
 
     def failure(self, error: str) -> Query[Finish]:
-        return self._finish(Status.FAILED, self.backoff(self._failures + 1), error)
+        delay = timedelta(0) if self._runs_again_at_once else self.backoff(self._failures + 1)
+        return self._finish(Status.FAILED, delay, error)
 
     def interruption(self, error: str) -> Query[Finish]:
         """Not a failure, and due immediately."""
@@ -123,4 +134,6 @@ class Record:
             error=error and storable(error),
             counts=self.counts,
             retention=self._retention,
+            rules=self.plan.rules,
+            slot_at=None if self._force else self.plan.following(self.served),
         )

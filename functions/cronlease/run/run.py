@@ -1,10 +1,12 @@
 """One real run, as its job sees it: every public name here is for users."""
 
+import json
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from cronlease import arguments
 from cronlease.db.guard import lend
 from cronlease.observe import telemetry
 from cronlease.observe.redact import storable
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 # Whoever shows on a terminal how far a run is; elsewhere nobody does.
 watcher: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("watcher", default=None)
+
+
+# Of what run.save is given, as JSON.
+MOST_SAVED = 64 * 1024
 
 
 class Lending:
@@ -75,6 +81,48 @@ class Run:
         self._lease = lease
         self._record = record
         self._place = telemetry.here()
+
+    @property
+    def slot(self) -> datetime | None:
+        """The slot that this run serves, of a beat or a cron; None for a band, for `hit`, and for a forced run."""
+        return self._record.served.slot
+
+    @property
+    def window(self) -> tuple[datetime | None, datetime] | None:
+        """From the last slot that succeeded, None where there is none yet, to this one: a job that covers its window
+        catches up on what was missed. None where there is no slot."""
+        served = self._record.served
+        return None if served.slot is None else (served.since, served.slot)
+
+    @property
+    def attempt(self) -> int:
+        """The how manieth run of this slot, or in a row without a success, this is; starts at 1."""
+        return self._record.served.attempt
+
+    @property
+    def missed(self) -> int:
+        """How many slots went by without a run that succeeded since the one that was served before."""
+        return self._record.served.missed
+
+    @property
+    def saved(self) -> Any:
+        """What the run before this one saved, where that did not finish; else None."""
+        return self._record.served.saved
+
+    def save(self, value: Any) -> None:
+        """Keeps a small JSON value together with what the surrounding run.transaction() commits: where this run does
+        not finish, the next one finds it in `saved`. A success clears it."""
+        if self._record.blocks.open != "run.transaction()":
+            raise RuntimeError("run.save(...) belongs into run.transaction(): it is kept when that commits")
+        try:
+            text = arguments.encode({"saved": value})
+        except ValueError as error:
+            raise TypeError(f"run.save(...) takes what JSON can hold: {error}") from None
+        if len(text.encode()) > MOST_SAVED:
+            raise ValueError(
+                f"run.save(...) takes at most {MOST_SAVED} bytes of JSON: save where you are, not the data"
+            )
+        self._record.to_save = json.dumps(value)
 
     def commit(self) -> Transaction:
         """The fenced transaction that ends the run: what is written in it and the next run time commit together,
@@ -140,8 +188,9 @@ class Run:
         return self._record.backoff(failures)
 
     def child_env(self) -> dict[str, str]:
-        """The environment for a process that this run starts: it cannot trigger a run again."""
-        return spawn_guard.child_env(self.request_id)
+        """The environment for a process that this run starts: it cannot trigger a run again, and finds there what its
+        own SQL needs to call assert_lease."""
+        return spawn_guard.child_env(self.function, self.request_id, self.fence)
 
     def http_headers(self) -> dict[str, str]:
         """For requests that this run sends: one that comes back to us is skipped."""

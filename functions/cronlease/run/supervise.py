@@ -23,7 +23,6 @@ from cronlease.run.heartbeat import Heartbeat
 from cronlease.run.lease import Lease
 from cronlease.run.record import Blocks, Record
 
-_LEAST_GRACE_SECONDS, _MOST_GRACE_SECONDS = 0.5, 5.0
 # Where the process is ending: the end of the run has to be written, too, within what lifecycle leaves for it.
 _LAST_GRACE_SECONDS = 1.0
 # On a dead network a cancellation can take long.
@@ -97,11 +96,9 @@ async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.E
 
 async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None:
     """A job on the event loop is cancelled; a plain one can only be given the time to see it in run.check()."""
-    # Short enough for the end of an overdue run to be written while its last renewal lasts, and, where the whole run
-    # has to be short, while whoever started it still waits.
-    most = _LAST_GRACE_SECONDS if lease.interrupted else _MOST_GRACE_SECONDS
-    of_run = max(_LEAST_GRACE_SECONDS, lease.limits.max_run.total_seconds() / 10)
-    grace = min(most, of_run, lease.limits.renew_every.total_seconds())
+    grace = lease.limits.grace.total_seconds()
+    if lease.interrupted:
+        grace = min(grace, _LAST_GRACE_SECONDS)
     if lease.committing:
         await asyncio.wait({task}, timeout=grace)
     if cancel:

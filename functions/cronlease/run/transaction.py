@@ -47,7 +47,7 @@ class Transaction:
     async def __aenter__(self) -> "AsyncConnection":
         with self._explained("it could not be entered"):
             patience = self._blocks.patience(self._lease.limits)
-            self._fenced = self._database.fenced(self._opening(), self._fence(), patience)
+            self._fenced = self._database.fenced(self._begin_text(), self._fence(), patience)
             lent: AsyncConnection = self._entered(*await self._fenced.__aenter__())
         return lent
 
@@ -73,7 +73,7 @@ class Transaction:
         with self._explained("it could not be entered"):
             conn = self._database.connect()
             try:
-                send_sync(conn, self._opening())
+                send_sync(conn, self._begin_text())
                 lent: Connection = self._entered(conn, ask_sync(conn, self._fence()))
                 return lent
             except BaseException:
@@ -98,7 +98,7 @@ class Transaction:
             self._blocks.fenced = self._blocks.open = None
             self._conn.close()
 
-    def _opening(self) -> str:
+    def _begin_text(self) -> str:
         """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
         self._lease.check()
         if self._lease.in_a_block:
@@ -127,6 +127,7 @@ class Transaction:
         self._blocks.held += 1
         self._blocks.unsettled.add(transaction)
         self._blocks.fenced, self._blocks.open = conn, self._name
+        self._record.to_save = None
         self._lease.enter_block()
         self._lent = lend(conn, self._name)
         return self._lent
@@ -169,7 +170,9 @@ class Transaction:
             return only_in(self._id, self._record.success())
         # The row is ours until the commit; from then on a fresh lease is.
         lease = self._lease
-        renewal = renew_refresh_lock(lease.function, lease.request_id, lease.fence, lease.limits.lease)
+        renewal = renew_refresh_lock(
+            lease.function, lease.request_id, lease.fence, lease.limits.lease, self._record.to_save
+        )
         return only_in(self._id, renewal)
 
     @contextmanager

@@ -91,10 +91,13 @@ def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: Setup) -> It
     """The address of a database of this test's own, with our schema in it."""
     from psycopg.errors import InsufficientPrivilege
 
+    from cronlease import registry
+    from cronlease.db.migration.packages import of_actions
     from cronlease.emulator.setup import SetupError
 
     try:
-        name = cronlease_cluster.migrated(cronlease_setup)
+        # The tests import what they test, so by now it is declared.
+        name = cronlease_cluster.migrated(cronlease_setup, of_actions(registry.jobs()))
     except SetupError as error:
         pytest.fail(str(error), pytrace=False)
     except InsufficientPrivilege:
@@ -144,9 +147,11 @@ def due_now(cronlease_database: str) -> Callable[[str], None]:
     def make_due(name: str) -> None:
         import psycopg
 
+        from cronlease.db.schema import in_schema
+
         with psycopg.connect(cronlease_database, autocommit=True) as conn:
-            text = "update refresh_schedule set next_run_at = clock_timestamp() where function_name = %s"
-            if conn.execute(text, [name]).rowcount == 0:
+            text = "update public.refresh_schedule set next_run_at = clock_timestamp() where function_name = %s"
+            if conn.execute(in_schema(text).encode(), [name]).rowcount == 0:
                 raise LookupError(f"there is no schedule named {name!r} yet: hit the function once first")
 
     return make_due

@@ -18,7 +18,7 @@ class Cluster:
 
         self.admin = admin
         self._connection = psycopg.connect(admin, autocommit=True)
-        self._templates: dict[Setup, str] = {}
+        self._templates: dict[tuple[Setup, tuple[str, ...] | None, str], str] = {}
         # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
         # the catalog cache that a copy through the log leaves out.
         copies = ours and self._connection.info.server_version >= 150000
@@ -39,19 +39,22 @@ class Cluster:
         self._send("create database {} template {}" + self._strategy, name, template)
         return name
 
-    def migrated(self, setup: Setup = None) -> str:
-        """The name of a new database with our schema in it, and after that what the setup makes."""
+    def migrated(self, setup: Setup = None, packages: tuple[str, ...] | None = None) -> str:
+        """The name of a new database with the tables of these packages in it, by default of all that are installed,
+        and after that what the setup makes."""
         from cronlease.db.migration.migrate import migrate
+        from cronlease.db.schema import schema
 
-        if setup not in self._templates:
-            template = self._templates[setup] = self.create()
+        kind = (setup, packages, schema())
+        if kind not in self._templates:
+            template = self._templates[kind] = self.create()
             try:
-                migrate(self.url(template))
+                migrate(self.url(template), packages=packages)
                 _set_up(self.url(template), setup)
             except BaseException:
-                self.drop(self._templates.pop(setup))
+                self.drop(self._templates.pop(kind))
                 raise
-        return self.create(self._templates[setup])
+        return self.create(self._templates[kind])
 
     def drop(self, name: str) -> None:
         self._send("drop database if exists {} with (force)", name)

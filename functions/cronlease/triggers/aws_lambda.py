@@ -10,14 +10,14 @@ from typing import Any
 from uuid import uuid4
 
 from cronlease import arguments, registry
-from cronlease.job import Hit, Job, slot_delivery
+from cronlease.job import Hit, Job
 from cronlease.observe import logs
 from cronlease.outcome import Outcome, RunFailed, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import loop, spawn_guard
 from cronlease.run.attempt import skip_unasked
 from cronlease.run.execution import run_once
 from cronlease.settings import Settings, load
-from cronlease.triggers.database import OwnDatabase
+from cronlease.triggers.database import database_url, opened
 
 # Of what is left of the invocation, for the job to end and for that to be written: a quarter, between these two.
 _LEAST_SECONDS, _MOST_SECONDS = 0.5, 10.0
@@ -43,7 +43,7 @@ def aws_lambda(function: Callable[..., Any]) -> Callable[[Any, Any], dict[str, A
         if spawn_guard.is_spawned():
             return skip_unasked(job.name, uuid4(), SkipReason.SPAWNED).as_json()
         left = timedelta(milliseconds=context.get_remaining_time_in_millis())
-        outcome = shutdown.run(_run(_bounded(job, left), hit, settings))
+        outcome = loop.run(_run(_bounded(job, left), hit, settings))
         if outcome.failed is not None:
             raise RunFailed(outcome)
         return outcome.as_json()
@@ -52,12 +52,8 @@ def aws_lambda(function: Callable[..., Any]) -> Callable[[Any, Any], dict[str, A
 
 
 async def _run(job: Job, hit: Hit, settings: Settings) -> Outcome:
-    own = OwnDatabase(settings)
-    try:
-        with shutdown.process.work():
-            return await run_once(job, hit, own.get(), settings, jobs={**registry.jobs(), job.name: job})
-    finally:
-        await own.close()
+    async with opened(database_url(settings), settings) as database:
+        return await run_once(job, hit, database, settings, jobs={**registry.jobs(), job.name: job})
 
 
 def _bounded(job: Job, left: timedelta) -> Job:
@@ -85,7 +81,7 @@ def _hit(event: Any) -> Hit:
     if slot is None:
         return Hit(job_name=arn, force=force, args=args)
     # Without its ARN the slot alone is the name: a function mostly has one schedule.
-    return Hit("eventbridge", arn, slot, force, args, slot_delivery(arn or "eventbridge", slot))
+    return Hit.of_slot("eventbridge", arn or "eventbridge", slot, force=force, args=args)
 
 
 def _of_rule(event: dict[str, Any]) -> Hit:
@@ -95,8 +91,8 @@ def _of_rule(event: dict[str, Any]) -> Hit:
     time, event_id = _text(event.get("time")), _text(event.get("id"))
     detail = event.get("detail")
     args = _args(detail) if isinstance(detail, dict) else {}
-    if event["detail-type"] == _TIMED and (delivery := slot_delivery(rule, time)):
-        return Hit("eventbridge", rule, time, args=args, delivery=delivery)
+    if event["detail-type"] == _TIMED and (hit := Hit.of_slot("eventbridge", rule, time, args=args)).delivery:
+        return hit
     return Hit("eventbridge", rule, args=args, delivery=event_id)
 
 

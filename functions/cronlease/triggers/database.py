@@ -1,6 +1,8 @@
 """The database of this process: what is configured, or the embedded server of a person's own machine."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from cronlease.db.connection import Database
@@ -12,6 +14,8 @@ from cronlease.settings import Settings
 if TYPE_CHECKING:
     from cronlease.embedded.server import EmbeddedPostgres
 
+_embedded: "EmbeddedPostgres | None" = None
+
 
 class OwnDatabase:
     """Opened when it is first needed, on the event loop that needs it: a module is imported before its worker is
@@ -21,14 +25,13 @@ class OwnDatabase:
         self._settings = settings
         self._database: Database | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._embedded: EmbeddedPostgres | None = None
 
     def get(self) -> Database:
         """Raises Unreachable where the embedded server cannot be started."""
         loop = asyncio.get_running_loop()
-        gone = self._embedded is not None and not self._embedded.running
+        gone = not self._settings.has_database and (_embedded is None or not _embedded.running)
         if self._database is None or self._loop is not loop or gone:
-            self._database = Database(self._url(), pooler=self._settings.pooler)
+            self._database = Database(database_url(self._settings), pooler=self._settings.pooler)
             self._loop = loop
             process.close_at_the_end(self.close)
         return self._database
@@ -38,24 +41,39 @@ class OwnDatabase:
         if database is not None:
             await database.close()
 
-    def described(self) -> str:
-        """For the first line of a log, without secrets: where the database is, and who we are there."""
-        if not self._settings.has_database:
-            from cronlease.embedded.cluster import default_data_dir
 
-            return f"the embedded PostgreSQL in {default_data_dir() / 'postgres'}: set DATABASE_URL for another"
-        try:
-            return f"the database {place_of(self._settings.database_url or '')}"
-        except DatabaseTrouble as trouble:
-            return f"no database: {trouble}"
+@asynccontextmanager
+async def opened(url: str, settings: Settings) -> AsyncIterator[Database]:
+    """The database for one run, closed after it."""
+    database = Database(url, pooler=settings.pooler)
+    try:
+        yield database
+    finally:
+        await database.close()
 
-    def _url(self) -> str:
-        if self._settings.has_database:
-            return self._settings.database_url or ""
-        from cronlease.embedded.server import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
 
-        try:
-            self._embedded = EmbeddedPostgres.start(default_data_dir() / "postgres")
-        except EmbeddedPostgresError as error:
-            raise Unreachable(str(error)) from None
-        return self._embedded.dsn
+def database_url(settings: Settings) -> str:
+    """Starts or joins the embedded server where no database is configured: call it from a thread that stays, for the
+    server ends with it. Raises Unreachable."""
+    global _embedded
+    if settings.has_database:
+        return settings.database_url or ""
+    from cronlease.embedded.server import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
+
+    try:
+        _embedded = EmbeddedPostgres.start(default_data_dir() / "postgres")
+    except EmbeddedPostgresError as error:
+        raise Unreachable(str(error)) from None
+    return _embedded.dsn
+
+
+def described(settings: Settings) -> str:
+    """For the first line of a log, without secrets: where the database is, and who we are there."""
+    if not settings.has_database:
+        from cronlease.embedded.cluster import default_data_dir
+
+        return f"the embedded PostgreSQL in {default_data_dir() / 'postgres'}: set DATABASE_URL for another"
+    try:
+        return f"the database {place_of(settings.database_url or '')}"
+    except DatabaseTrouble as trouble:
+        return f"no database: {trouble}"

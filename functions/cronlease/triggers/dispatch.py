@@ -12,20 +12,23 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from cronlease.db.connection import Database, within
-from cronlease.db.functions import Due, claim_due_refresh, due_refreshes, ensure_schedule, prune_refresh_history
+from cronlease.db.functions import Due, claim_due_refresh, due_refreshes, prune_refresh_history
+from cronlease.db.plans import unplanned_refreshes
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
 from cronlease.observe import telemetry
 from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.attempt import Attempt
-from cronlease.run.execution import Executed, execute
+from cronlease.run.attempt import Attempt, UnreadableCadence, ensure_row, log_unreadable
+from cronlease.run.execution import Executed, execute, job_rules, plan_of
 from cronlease.settings import Settings
 
 RUN_DUE = "run-due"
 # A row is started only while the longest run so far would fit this many times into what is left.
 _ROOM_FOR_ANOTHER = 1.5
+# Seconds between two looks for rows that are to be planned. The rows of a run are planned at its end.
+_PLAN_EVERY = 5.0
 
 
 class Dispatched(NamedTuple):
@@ -104,13 +107,17 @@ class Dispatcher:
         self._database = database
         self._settings = settings
         self._limits = settings.limits()
-        self._own_rows = [job.name for job in jobs.values() if job.has_row]
+        self._rules = [job_rules(job) for job in jobs.values()]
+        self._own_rows = [job for job in jobs.values() if job.has_row]
         self._rows_are_there = False
         self._prune_at = 0.0
+        self._plan_at = 0.0
+        self._unreadable: set[tuple[str, str]] = set()
 
     async def one(self, *, trigger: str = "run_due", stop_at: float = math.inf) -> Dispatched:
         """Claims the oldest due row and runs it; not done at stop_at, on the monotonic clock, it is interrupted, and
         due at once. Never raises for what a run or a database can do wrong."""
+        await self._plan_rows()
         attempt = Attempt(RUN_DUE, uuid4(), trigger, self._limits, time.monotonic(), stop_at)
         claimed, outcome = await self._execute(attempt)
         if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
@@ -118,6 +125,7 @@ class Dispatcher:
                 unreadable = Outcome(RUN_DUE, attempt.request_id, skipped=SkipReason.SCHEDULE_READ_ERROR)
                 return Dispatched(span.ends(unreadable))
         if await self._create_missing_rows() and outcome is None:
+            await self._plan_rows()
             claimed, outcome = await self._execute(attempt)
         return Dispatched(outcome, claimed.due_in)
 
@@ -167,6 +175,7 @@ class Dispatcher:
             trigger=attempt.trigger,
             max_run=self._limits.max_run,
             parent=spawn_guard.parent(),
+            rules=self._rules,
         )
         return await execute(attempt, query, self._own_rows, self._jobs, self._database, self._settings)
 
@@ -177,16 +186,41 @@ class Dispatcher:
             return False
         made = False
         try:
-            for name in self._own_rows:
-                made |= await within(self._limits.acquire, self._database.ask(ensure_schedule(name))) == "created"
+            for job in self._own_rows:
+                made |= await within(self._limits.acquire, self._database.ask(ensure_row(job))) == "created"
         except (DatabaseTrouble, TimeoutError):
             # The next claim will say why.
             return False
         self._rows_are_there = True
+        if made:
+            self._plan_at = 0.0
         return made
+
+    async def _plan_rows(self) -> None:
+        """Plans what must be before it may run, and what somebody edited; looked at every few seconds. A row whose
+        cadence cannot be read is named once and keeps no other from its plan."""
+        if time.monotonic() < self._plan_at:
+            return
+        self._plan_at = time.monotonic() + _PLAN_EVERY
+        # What is wrong with the database the claim says, which comes next.
+        with suppress(DatabaseTrouble, TimeoutError):
+            query = unplanned_refreshes(self._jobs, self._rules)
+            for details in await within(self._limits.acquire, self._database.ask(query)):
+                try:
+                    plan = plan_of(details, self._jobs)
+                except UnreadableCadence as error:
+                    self._name_unreadable(details["function_name"], str(error))
+                    continue
+                if plan is not None:
+                    await within(self._limits.acquire, self._database.ask(plan))
+
+    def _name_unreadable(self, name: str, why: str) -> None:
+        if (name, why) not in self._unreadable:
+            self._unreadable.add((name, why))
+            log_unreadable(name, uuid4(), f"{why}; correct the row in refresh_schedule")
 
     async def _still_due(self) -> Due | None:
         try:
-            return await within(self._limits.acquire, self._database.ask(due_refreshes(self._jobs)))
+            return await within(self._limits.acquire, self._database.ask(due_refreshes(self._jobs, self._rules)))
         except (DatabaseTrouble, TimeoutError):
             return None

@@ -41,8 +41,9 @@ def _hook(settings: Settings) -> None:
 def _response(answer: Answer) -> Any:
     from starlette.responses import Response
 
-    response = Response(status_code=answer.status)
-    # Its own way to lay them down takes as long as the encoding.
+    # Past its constructor, whose way to lay the headers down takes as long as the encoding.
+    response = Response.__new__(Response)
+    response.status_code, response.background = answer.status, None
     response.body, response.raw_headers = answer.body, answer.headers
     return response
 

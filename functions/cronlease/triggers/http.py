@@ -20,7 +20,7 @@ from cronlease.run.execution import run_once
 from cronlease.settings import Settings
 from cronlease.triggers.answer import Answer, json_answer, log_refusal
 from cronlease.triggers.auth import check_hit, guard
-from cronlease.triggers.database import OwnDatabase
+from cronlease.triggers.database import OwnDatabase, described
 from cronlease.triggers.request import (
     Receive,
     Refused,
@@ -76,7 +76,7 @@ class HttpTrigger:
         function = self._main or ", ".join(names)
         others = [name for name in names if self._main not in (None, name)]
         more = f" (POST /run-due also runs {', '.join(others)})" if others else ""
-        said = f"Serving {function}{more} at {address} on {self._database.described()}"
+        said = f"Serving {function}{more} at {address} on {described(self._settings)}"
         logs.log(logging.INFO, said, action="serving_started", function=function)
 
     async def answer(self, scope: Scope, receive: Receive) -> Answer:

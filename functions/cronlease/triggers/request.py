@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from cronlease import arguments
-from cronlease.job import Hit, slot_delivery
+from cronlease.job import Hit
 from cronlease.observe.redact import cut
 from cronlease.outcome import SkipReason
 from cronlease.process import spawn_guard
@@ -88,11 +88,10 @@ async def read_hit(scope: Scope, receive: Receive) -> Hit:
         return _event(headers, body)
     fields = _validated(given) if given else {}
     if b"x-cloudscheduler" in headers:
+        # Its own name: in a header that a person has set there it would be the same for each slot.
         job_name = _text(headers.get(b"x-cloudscheduler-jobname"))
         slot = _text(headers.get(b"x-cloudscheduler-scheduletime"))
-        # Its own: a header that a person has set there would be the same for each slot.
-        delivery = slot_delivery(job_name, slot)
-        return Hit("cloud_scheduler", job_name, slot, delivery=delivery, **fields)
+        return Hit.of_slot("cloud_scheduler", job_name, slot, **fields)
     return Hit("http" if delivery else "manual", delivery=delivery, **fields)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import ijson
 
-from opening_signals.errors import FeedError, Unusable
+from opening_signals.errors import EmptyFeedError, FeedError, Unusable
 from opening_signals.feeds.dates import moment
 from opening_signals.feeds.json_bytes import Cleaner, LongTexts, spoiled
 from opening_signals.feeds.json_items import Items
@@ -82,11 +82,18 @@ class JsonReader(Reader):
         if spec.marker and spec.marker not in self._items.values:
             raise FeedError(f"its JSON has no `{spec.marker}`")
         if not self._count and not self._may_be_empty:
-            raise FeedError("it has no items, as a board has that is not there")
+            raise EmptyFeedError("it has no items, as a board has that is not there")
         return items
 
-    def next_url(self, items_on_page: int) -> str | None:
-        return self._spec.paging.following(self._url, items_on_page, self._items.values)
+    @property
+    def total(self) -> int | None:
+        return self._spec.paging.total_in(self._items.values)
+
+    def next_url(self, items_on_page: int, total: int = 0) -> str | None:
+        return self._spec.paging.following(self._url, items_on_page, self._items.values, total)
+
+    def anchored(self, url: str) -> str | None:
+        return self._spec.paging.anchored(url)
 
     def push(self, piece: bytes, *, final: bool = False) -> list[Any]:
         try:

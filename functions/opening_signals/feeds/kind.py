@@ -47,8 +47,17 @@ class Reader(ABC):
     def end(self) -> list[Any]:
         """The last items. FeedError when the page is cut off or never had the marks of its kind."""
 
-    def next_url(self, items_on_page: int) -> str | None:  # noqa: ARG002
-        """After the end: the address of the next page, or None."""
+    @property
+    def total(self) -> int | None:
+        """After the end: how many items the page says that there are on all pages."""
+        return None
+
+    def next_url(self, items_on_page: int, total: int = 0) -> str | None:  # noqa: ARG002
+        """After the end: the address of the next page, or None. `total` is the largest that any page said."""
+        return None
+
+    def anchored(self, url: str) -> str | None:  # noqa: ARG002
+        """The address of a page that begins one item before that one; None where there is no such address."""
         return None
 
 

@@ -72,8 +72,11 @@ class Opening(NamedTuple):
     location: str | None
     url: str | None
     posted_at: datetime | None
+    department: str | None
+    remote: bool | None
     payload: str
     content_hash: bytes
+    payload_hash: bytes
 
     @classmethod
     def of(
@@ -87,23 +90,36 @@ class Opening(NamedTuple):
         location: Any = None,
         url: Any = None,
         posted_at: Any = None,
+        department: Any = None,
+        remote: Any = None,
     ) -> "Opening":
         """The opening with these fields and the item as its payload, all made fit to be stored; `repairs` gets a
         reason for each thing that had to be. ValueError when it has no usable id or title."""
         repairs = [] if repairs is None else repairs
         key = sanitize.key(external_id)
-        content = (
+        shown = (
             sanitize.title(title, repairs),
             sanitize.text("organization", organization, repairs),
             sanitize.text("location", location, repairs),
             sanitize.link(url, repairs),
             sanitize.moment(posted_at, repairs),
-            sanitize.payload(item, repairs),
+            sanitize.text("department", department, repairs),
+            sanitize.flag("remote", remote, repairs),
         )
-        return cls(key, *content, content_hash(*content))
+        payload = sanitize.payload(item, repairs)
+        return cls(key, *shown, payload, content_hash(*shown), payload_hash(payload))
 
 
-def content_hash(*content: str | datetime | None) -> bytes:
-    """Equal exactly when all that is stored is equal: none of it holds a NUL, and none of it is an empty text."""
-    parts = (part.isoformat() if isinstance(part, datetime) else part or "" for part in content)
+def content_hash(*shown: str | datetime | bool | None) -> bytes:
+    """Equal exactly when all that is shown is equal: none of it holds a NUL, and none of it is an empty text."""
+    parts = ("" if part is None else part if isinstance(part, str) else _written(part) for part in shown)
     return hashlib.sha256("\0".join(parts).encode()).digest()
+
+
+def payload_hash(payload: str) -> bytes:
+    """Boards touch their items every day: a payload is kept up to date, and is no part of the content."""
+    return hashlib.blake2b(payload.encode(), digest_size=16).digest()
+
+
+def _written(value: datetime | bool) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

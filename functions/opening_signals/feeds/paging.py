@@ -1,7 +1,6 @@
 """How a feed goes on after its first page. Pure: addresses in, addresses out.
 
-A page that cannot be told from the last one ends the feed, and whatever was not on a page counts as closed: where
-a feed says how many items it has, a page that comes back empty before is an error.
+A page that cannot be told from the last one ends the feed: whether all of its items came is for others to judge.
 """
 
 from abc import ABC, abstractmethod
@@ -29,15 +28,24 @@ class Paging(BaseModel, ABC):
         """The address with the parameters that make it the first page; those it has already stay."""
         return url
 
+    def total_in(self, values: dict[str, Any]) -> int | None:  # noqa: ARG002
+        """How many items the page says that there are."""
+        return None
+
+    def anchored(self, url: str) -> str | None:  # noqa: ARG002
+        """The address that begins one item before this one; None where that cannot be asked."""
+        return None
+
     @abstractmethod
-    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:
-        """The address after this one, which had so many items; None after the last page."""
+    def following(self, url: str, items: int, values: dict[str, Any], total: int = 0) -> str | None:
+        """The address after this one, which had so many items; None after the last page. `total` is the largest that
+        any page said."""
 
 
 class OnePage(Paging):
     style: Literal["none"] = "none"
 
-    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:  # noqa: ARG002
+    def following(self, url: str, items: int, values: dict[str, Any], total: int = 0) -> str | None:  # noqa: ARG002
         return None
 
 
@@ -57,18 +65,29 @@ class ByOffset(Paging):
     def first(self, url: str) -> str:
         return with_default(with_default(url, self.limit, str(self.size)), self.offset, "0")
 
-    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:
-        reached = _number(url, self.offset, 0) + items
+    def total_in(self, values: dict[str, Any]) -> int | None:
         total = values.get(self.total) if self.total else None
-        if type(total) is not int:
-            return (
-                with_value(url, self.offset, str(reached)) if items >= _number(url, self.limit, self.size) else None
-            )
-        if reached >= total:
+        # Not isinstance: True is an int, too.
+        return total if type(total) is int else None
+
+    def anchored(self, url: str) -> str | None:
+        offset = _number(url, self.offset, 0)
+        # A page of one item that began one earlier would be the same page for ever.
+        if not offset or _number(url, self.limit, self.size) < 2:
             return None
-        if not items:
-            raise FeedError(f"a page came back empty at {reached} of {total} items")
-        return with_value(url, self.offset, str(reached))
+        return with_value(url, self.offset, str(offset - 1))
+
+    def following(self, url: str, items: int, values: dict[str, Any], total: int = 0) -> str | None:
+        offset = _number(url, self.offset, 0)
+        reached = offset + items
+        total = max(total, self.total_in(values) or 0)
+        if not total:
+            goes_on = items >= _number(url, self.limit, self.size)
+        elif not reached:
+            raise FeedError(f"its first page is empty, and it says that it has {total} items")
+        else:
+            goes_on = items > 0 and reached < total
+        return with_value(url, self.offset, str(reached)) if goes_on else None
 
 
 class ByPage(Paging):
@@ -79,7 +98,7 @@ class ByPage(Paging):
     first_page: Annotated[int, Field(ge=0, le=1)] = 1
     size: Annotated[int, Field(ge=1, le=50_000)] | None = None
 
-    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:  # noqa: ARG002
+    def following(self, url: str, items: int, values: dict[str, Any], total: int = 0) -> str | None:  # noqa: ARG002
         if items < (self.size or 1):
             return None
         return with_value(url, self.page, str(_number(url, self.page, self.first_page) + 1))
@@ -95,7 +114,7 @@ class ByNextUrl(Paging):
     def watched(self) -> tuple[str, ...]:
         return (self.next,)
 
-    def following(self, url: str, items: int, values: dict[str, Any]) -> str | None:  # noqa: ARG002
+    def following(self, url: str, items: int, values: dict[str, Any], total: int = 0) -> str | None:  # noqa: ARG002
         address = values.get(self.next)
         if address in (None, "", False):
             return None

@@ -25,6 +25,7 @@ class Personio(XmlKind):
             location=text(item.get("office")),
             url=_page(source, identity),
             posted_at=text(item.get("createdAt")),
+            department=text(item.get("department")),
         )
 
 

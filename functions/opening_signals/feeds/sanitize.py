@@ -25,6 +25,8 @@ _BROKEN = re.compile("[\0\ud800-\udfff]")
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 # No other scheme: whoever shows the opening makes a link of it.
 _LINK = re.compile(r"(?i:https?)://[^\s/?#][^\s]*")
+_YES = ("true", "yes", "remote", "fully_remote", "telecommute")
+_NO = ("false", "no", "on-site", "onsite", "on_site", "hybrid", "office")
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -97,6 +99,17 @@ def moment(value: Any, repairs: list[str]) -> datetime | None:
         _leave_out("posted_at", f"is not in the years {_YEARS[0]} to {_YEARS[-1]}", repairs)
         return None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def flag(name: str, value: Any, repairs: list[str]) -> bool | None:
+    """Yes, no, or not said: a truth value, or one of the words that feeds have for it."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        word = value.strip().lower()
+        return True if word in _YES else False if word in _NO else None
+    _leave_out(name, _why(value, "is neither true nor false"), repairs)
+    return None
 
 
 def payload(item: Any, repairs: list[str]) -> str:

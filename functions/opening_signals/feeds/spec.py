@@ -82,6 +82,8 @@ class Fields(BaseModel):
     location: JMESPath | None = None
     url: JMESPath | None = None
     posted_at: JMESPath | None = None
+    department: JMESPath | None = None
+    remote: JMESPath | None = None
 
     def of(self, item: Any) -> dict[str, Any]:
         """What the item says of each; Unusable where an expression does not fit it."""

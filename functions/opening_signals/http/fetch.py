@@ -7,8 +7,8 @@ the caller's: a time-out per read would let a source that sends a byte a second 
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
@@ -19,11 +19,14 @@ from opening_signals.errors import FeedError
 from opening_signals.feeds.model import Source
 from opening_signals.http import network
 from opening_signals.http.body import PIECE, Body
+from opening_signals.http.hosts import LONGEST_REST, Host
 
 # Seconds before the second and the third attempt, at least.
 BACKOFF = (0.5, 2.0)
-# A source that asks for a longer wait is not asked again in this run.
-LONGEST_WAIT = 30.0
+# A longer wait is not believed.
+_LONGEST_REST = 86_400.0
+# So often a host may ask for a short wait before one page is given up.
+_MOST_RESTS = 10
 MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _LONGEST_VALIDATOR = 1000
@@ -56,9 +59,10 @@ _NONE = Validators()
 class _RetryableError(Exception):
     """This attempt failed, the next one may not. The text is fit for a FeedError; `wait` is how long to leave it."""
 
-    def __init__(self, text: str, wait: float = 0) -> None:
+    def __init__(self, text: str, wait: float = 0, *, is_silent: bool = False) -> None:
         super().__init__(text)
         self.wait = wait
+        self.is_silent = is_silent
 
 
 class Page:
@@ -130,37 +134,55 @@ def client() -> httpx2.AsyncClient:
     )
 
 
-@asynccontextmanager
 async def get(
-    http: httpx2.AsyncClient, source: Source, url: str, *, accept: str, validators: Validators = _NONE
-) -> AsyncIterator[Page]:
-    """The page at that address, tried again while nothing of it has been handed out. The caller bounds the time."""
-    page = await _Request(http, source, accept, validators.usable()).ask(url)
-    try:
-        yield page
-    finally:
-        await page.aclose()
+    http: httpx2.AsyncClient,
+    source: Source,
+    url: str,
+    *,
+    accept: str,
+    validators: Validators = _NONE,
+    host: Host | None = None,
+) -> Page:
+    """The page at that address, tried again while nothing of it has been handed out. The caller bounds the time, and
+    closes the page. What the host says about waiting is kept in `host`, and holds for all of its sources."""
+    return await _Request(http, source, accept, validators.usable(), host or Host()).ask(url)
 
 
 class _Request:
-    def __init__(self, http: httpx2.AsyncClient, source: Source, accept: str, validators: Validators) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, source: Source, accept: str, validators: Validators, host: Host
+    ) -> None:
         self._http = http
+        self._host = host
         self._headers = {"Accept": accept, **validators.headers()}
         self._extensions = {network.ALLOW_PRIVATE: source.allow_private}
         self._validators = validators
 
     async def ask(self, url: str) -> Page:
-        for least in (*BACKOFF, None):
+        delays, rests = list(BACKOFF), 0
+        while True:
+            await self._rest()
             try:
                 return await self._attempt(url)
             except _RetryableError as error:
-                if least is None:
-                    raise FeedError(str(error)) from None
-                if error.wait > LONGEST_WAIT:
-                    raise FeedError(f"{error} and asks to wait for more than {LONGEST_WAIT:.0f} s") from None
-                wait = max(least * random.uniform(1, 1.5), error.wait)  # noqa: S311
-            await asyncio.sleep(wait)
-        raise AssertionError
+                wait, rests = min(error.wait, _LONGEST_REST), rests + bool(error.wait)
+                self._host.rest(wait)
+                if wait > LONGEST_REST:
+                    said = f"{error} and asks to wait for more than {LONGEST_REST:.0f} s"
+                    raise FeedError(said, wait=wait) from None
+                if rests > _MOST_RESTS or not (wait or delays):
+                    raise FeedError(str(error), is_silent=error.is_silent) from None
+                # Who says how long to wait is asked again as often as that takes, within reason.
+                least = 0.0 if wait else delays.pop(0)
+            await asyncio.sleep(least * random.uniform(1, 1.5))  # noqa: S311
+
+    async def _rest(self) -> None:
+        """Waits until the host may be asked; again, since it may have asked another for more meanwhile."""
+        while seconds := self._host.rests():
+            if seconds > LONGEST_REST:
+                said = f"its host asked to be left alone for {seconds:.0f} s"
+                raise FeedError(said, wait=seconds, is_asked=False)
+            await asyncio.sleep(seconds)
 
     async def _attempt(self, url: str) -> Page:
         try:
@@ -169,8 +191,11 @@ class _Request:
             raise FeedError("its host has a private address: only allow_private = true lets it be reached") from None
         except network.TooMuchError as error:
             raise FeedError(str(error)) from None
+        except network.TIMEOUTS as error:
+            # Not tried again: whoever waits for a host that hangs keeps others waiting.
+            raise FeedError(network.why(error), is_silent=True) from None
         except network.ERRORS as error:
-            raise _RetryableError(network.why(error)) from None
+            raise _RetryableError(network.why(error), is_silent=network.is_silent(error)) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
             raise FeedError("its address, or one it redirects to, cannot be used") from None
 

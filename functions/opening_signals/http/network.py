@@ -19,6 +19,7 @@ import httpx2
 from opening_signals.http.lookup import resolve as resolve
 
 ALLOW_PRIVATE = "allow_private"
+TIMEOUTS = (httpcore2.TimeoutException,)
 ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
 # A million items of 400 bytes, sent without compression, take 400 MB. Nothing of it is kept: what is bounded here is
 # the traffic that one answer can cost, with the framing of its chunks.
@@ -78,6 +79,11 @@ def why(error: Exception) -> str:
     if isinstance(error.__context__, SSLError):
         return "could not connect: its certificate or its TLS is not good"
     return "could not connect"
+
+
+def is_silent(error: Exception) -> bool:
+    """Whether nothing at all answered."""
+    return isinstance(error, httpcore2.ConnectError | httpcore2.TimeoutException)
 
 
 class Transport(httpx2.AsyncBaseTransport):

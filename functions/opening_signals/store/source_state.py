@@ -4,7 +4,7 @@ Written only in a fenced transaction.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from cronlease.db.queries import load_queries
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.model import Source
 from opening_signals.http.fetch import Validators
@@ -22,13 +22,14 @@ from opening_signals.http.fetch import Validators
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _LONGEST_ERROR = 1000
 # Change it when openings of any kind are made in another way: a feed that answers 304 would keep the old ones.
-_READING = "2"
+_READING = "3"
 
 
 class SourceState(NamedTuple):
     """What is known of one source; nothing of a new one. `waits_until` is for people to read, in UTC, and None once
     that time has come. `died`: the run that fetched it last was abandoned. `alone`: it was, or is to be, fetched
-    while nothing else is (see suspects)."""
+    while nothing else is (see suspects). `known`: it has answered before. `doubted`: its last answer was too
+    unlikely to close anything. `asked_to_wait`: it has said itself until when it wants to be left alone."""
 
     name: str
     definition: str | None = None
@@ -40,10 +41,18 @@ class SourceState(NamedTuple):
     fetching_definition: str | None = None
     died: bool = False
     alone: bool = False
+    known: bool = False
+    doubted: bool = False
+    asked_to_wait: bool = False
 
     @property
     def is_suspect(self) -> bool:
         return self.died or self.alone
+
+    @property
+    def rests(self) -> bool:
+        """Its own wish, which holds for every run."""
+        return self.asked_to_wait and self.waits_until is not None
 
     @property
     def validators(self) -> Validators:
@@ -70,19 +79,29 @@ def _of_entry(source: Source, state: SourceState | None) -> SourceState:
 
 
 async def record_results(
-    conn: AsyncConnection[Any], results: Iterable[Collected], wait: Callable[[str], timedelta]
+    conn: AsyncConnection[Any],
+    results: Iterable[Collected],
+    wait: Callable[[str], timedelta],
+    doubts: Mapping[str, str],
 ) -> None:
     """How each of these sources, whose rows are locked, did in this run; `wait` answers how long a failed one is left
-    alone. A source that was not asked has not failed."""
+    alone that did not say so itself. A source that was not asked has not failed. `doubts` are those that have to say
+    the same again."""
     successes, failures = [], []
     for result in (each for each in results if each.asked):
         entry: dict[str, Any] = {"name": result.source.name, "definition": definition(result.source)}
         if result.error:
             error = result.error[:_LONGEST_ERROR].replace("\0", "")
-            failures.append(entry | {"error": error, "delay": f"{wait(result.source.name).total_seconds()} s"})
+            seconds = wait(result.source.name).total_seconds() if result.wait is None else result.wait
+            waits = {"delay": f"{seconds} s", "asked_to_wait": result.wait is not None}
+            failures.append(entry | {"error": error} | waits)
         else:
+            doubt = doubts.get(result.source.name)
+            sure = not (doubt or result.doubt)
+            # With a version, an unchanged answer would not say anything again.
+            validators = result.validators if sure else Validators()
             items = None if result.not_modified else result.openings
-            successes.append(entry | {"items": items, **result.validators._asdict()})
+            successes.append(entry | {"items": items, "doubt": doubt, "sure": sure, **validators._asdict()})
     for statement, entries in (("record_successes", successes), ("record_failures", failures)):
         if entries:
             await conn.execute(_QUERIES[statement], {"results": Jsonb(entries)})

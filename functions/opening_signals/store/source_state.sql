@@ -12,7 +12,10 @@ select
   end as waits_until,
   s.fetching_definition,
   exists (select from public.abandoned_runs a where a.request_id = s.fetching_run) as died,
-  s.fetching_alone as alone
+  s.fetching_alone as alone,
+  s.last_ok_at is not null as known,
+  s.doubt is not null as doubted,
+  s.asked_to_wait
 from public.opening_sources s
 cross join lateral (
   select exists (select from public.opening_signals o where o.source = s.name) as openings
@@ -21,12 +24,16 @@ where s.name = any (%(sources)s)
 
 -- name: record_successes
 -- These sources, whose rows the caller has locked, were read to the end, or answered that nothing
--- has changed, which says nothing about their items.
+-- has changed, which says nothing about their items. Where openings may have been missed, nobody knows whether those
+-- that are open were there.
 update public.opening_sources s
 set definition = r.definition,
     items = coalesce(r.items, s.items),
     last_ok_at = transaction_timestamp(),
-    last_seen_at = transaction_timestamp(),
+    last_seen_at = case when r.sure then transaction_timestamp() else s.last_seen_at end,
+    doubt = r.doubt,
+    doubted_at = case when r.doubt is not null then transaction_timestamp() end,
+    asked_to_wait = false,
     failures = 0,
     last_error = null,
     etag = r.etag,
@@ -35,11 +42,13 @@ set definition = r.definition,
     fetching_run = null,
     fetching_definition = null,
     fetching_alone = false
-from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, items bigint, etag text, last_modified text)
+from jsonb_to_recordset(%(results)s::jsonb) as r (
+  name text, definition text, items bigint, etag text, last_modified text, doubt text, sure boolean
+)
 where s.name = r.name
 
 -- name: record_failures
--- Each of these sources waits as long as a run that failed as often. What is known of another definition is dropped.
+-- Each of these sources waits as long as it asked for, or as a run that failed as often. What is known of another definition is dropped.
 update public.opening_sources s
 set definition = r.definition,
     failures = case when s.definition = r.definition then s.failures else 0 end + 1,
@@ -47,7 +56,12 @@ set definition = r.definition,
     etag = case when s.definition = r.definition then s.etag end,
     last_modified = case when s.definition = r.definition then s.last_modified end,
     next_fetch_at = transaction_timestamp() + r.delay,
+    asked_to_wait = r.asked_to_wait,
+    doubt = case when s.definition = r.definition then s.doubt end,
+    doubted_at = case when s.definition = r.definition then s.doubted_at end,
     -- Blamed once for one run.
     fetching_run = null
-from jsonb_to_recordset(%(results)s::jsonb) as r (name text, definition text, error text, delay interval)
+from jsonb_to_recordset(%(results)s::jsonb) as r (
+  name text, definition text, error text, delay interval, asked_to_wait boolean
+)
 where s.name = r.name

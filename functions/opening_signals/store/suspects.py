@@ -17,7 +17,7 @@ from uuid import UUID
 from psycopg import AsyncConnection
 
 from cronlease.db.queries import load_queries
-from opening_signals.collect import Collected
+from opening_signals.collected import Collected
 from opening_signals.feeds.model import Source
 from opening_signals.store.source_state import SourceState, definition
 

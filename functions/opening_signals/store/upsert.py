@@ -4,7 +4,7 @@ Nothing here opens or ends a transaction.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,6 +15,11 @@ from cronlease.db.queries import load_queries
 from opening_signals.feeds.model import Opening
 
 QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
+# The positions of a reading: far more than a source may have items.
+_READING = 1 << 32
+
+# Whether a source whose openings these are has to say so twice: its name, how many were open, and how many are gone.
+Judge = Callable[[str, int, int], bool]
 
 
 class StagingLostError(Exception):
@@ -47,13 +52,14 @@ async def delete_stale_staging(conn: AsyncConnection[Any], request_id: UUID) -> 
 
 class Staging:
     """The openings of one source, staged page by page in the order of the feed; of two with the same key the later
-    one wins. `pages` counts those that are staged."""
+    one wins. `pages` counts those that are staged. Each reading of the source is staged beside the others until it
+    is discarded."""
 
-    def __init__(self, request_id: UUID, source: str) -> None:
+    def __init__(self, request_id: UUID, source: str, reading: int = 0) -> None:
         self.pages = 0
         self._request_id = request_id
         self._source = source
-        self._position = 0
+        self._start = self._position = reading * _READING
         self._stored_pages: dict[bytes, Any] = {}  # fingerprints by digest
 
     async def add(self, conn: AsyncConnection[Any], openings: Sequence[Opening]) -> None:
@@ -72,16 +78,23 @@ class Staging:
         self.pages += 1
         self._position += len(openings)
 
+    async def discard(self, conn: AsyncConnection[Any]) -> None:
+        if self.pages:
+            reading = {"start": self._start, "stop": self._start + _READING}
+            named = {"request_id": self._request_id, "source": self._source}
+            await conn.execute(QUERIES["discard_reading"], named | reading)
+        self.pages = 0
+
     def _page(self, latest: Mapping[str, Opening]) -> dict[str, Any]:
         """The digest is equal only for pages that have the same openings in the same order."""
         external_ids, count = _array(list(latest)), len(latest)
-        hashes = b"".join([opening.content_hash for opening in latest.values()])
+        hashes = b"".join([opening.content_hash + opening.payload_hash for opening in latest.values()])
         return {
             "request_id": self._request_id,
             "source": self._source,
             "position": self._position,
             "external_ids": external_ids,
-            "content_hashes": hashes,
+            "hashes": hashes,
             "openings": count,
             "differing": 0,
             "digest": hashlib.sha256(count.to_bytes(8, "big") + hashes + external_ids.encode()).digest(),
@@ -95,17 +108,23 @@ class Staging:
 
 
 async def merge(
-    conn: AsyncConnection[Any], request_id: UUID, pages: Mapping[str, int], *, unsure: Collection[str] = ()
+    conn: AsyncConnection[Any],
+    request_id: UUID,
+    pages: Mapping[str, int],
+    *,
+    unsure: Collection[str] = (),
+    judge: Judge = lambda *_: False,
 ) -> Merged:
-    """Merges what was staged of these sources, which were fetched to the end in so many pages, and empties the
-    staging tables of this run. Closes what they no longer have, except where items could not be read (unsure). In the
-    caller's transaction, which has locked these sources (lock_sources); changes its planner settings."""
-    cursor = await conn.execute(QUERIES["staged_pages"], {"request_id": request_id})
+    """Merges what was staged of these sources, which were fetched to the end in so many pages, and deletes it from
+    the staging tables. Closes what they no longer have, except where items may not have been seen (unsure) or where
+    the judge wants it said twice. In the caller's transaction, which has locked these sources (lock_sources);
+    changes its planner settings."""
+    run: dict[str, Any] = {"request_id": request_id, "sources": list(pages)}
+    cursor = await conn.execute(QUERIES["staged_pages"], run)
     staged = {source: (count, differs) for source, count, differs in await cursor.fetchall()}
     if any(staged.get(source, (0,))[0] != count for source, count in pages.items()):
         raise StagingLostError("what was staged is gone: the database was restarted")
     await conn.execute(QUERIES["set_planner"])
-    run: dict[str, Any] = {"request_id": request_id, "sources": list(pages)}
     inserted = updated = reopened = closed = 0
     if any(differs for _, differs in staged.values()):
         inserted, updated = await _row(conn, "write_openings", run)
@@ -113,11 +132,27 @@ async def merge(
     fetched = sum(in_sync.values())
     if rest := [source for source in pages if source not in in_sync]:
         closing = [source for source in rest if source not in unsure]
+        missing = await missing_openings(conn, request_id, closing) if closing else {}
+        closing = [source for source, (before, gone) in missing.items() if gone and not judge(source, before, gone)]
         seen, reopened, closed = await _row(conn, "close_and_reopen", run | {"sources": rest, "closing": closing})
         fetched += seen
     await conn.execute(QUERIES["remember_pages"], run, prepare=False)
     await conn.execute(QUERIES["delete_staged_pages"], run)
     return Merged(fetched, inserted, updated + reopened, closed)
+
+
+async def missing_openings(
+    conn: AsyncConnection[Any], request_id: UUID, sources: Sequence[str]
+) -> dict[str, tuple[int, int]]:
+    """By source: how many openings were open before, and how many of them are not among those that were staged."""
+    run = {"request_id": request_id, "sources": list(sources)}
+    cursor = await conn.execute(QUERIES["missing_openings"], run, prepare=False)
+    return {source: (before, gone) for source, before, gone in await cursor.fetchall()}
+
+
+async def delete_staged(conn: AsyncConnection[Any], request_id: UUID) -> None:
+    """Deletes what is left of this run in the staging tables: of sources that failed."""
+    await conn.execute(QUERIES["delete_staged"], {"request_id": request_id})
 
 
 def _array(texts: Sequence[str]) -> str:

@@ -33,23 +33,24 @@ select digest, fingerprint
 from pages
 where exists (select from pages)
   and (
-    select (count(*), sum(public.opening_fingerprint(external_id, content_hash)))
+    select (count(*), sum(public.opening_fingerprint(external_id, content_hash || payload_hash)))
     from public.opening_signals
     where source = %(source)s
       and closed_at is null
   ) = (select (sum(openings), sum(fingerprint)) from pages)
 
 -- name: compare_page
--- The places (from 1) of the openings of a page that are not stored exactly so, and the fingerprint of the page.
+-- The places (from 1) of the openings of a page that are not stored exactly so, and the fingerprint of the page. The
+-- hashes of each are 48 bytes: 32 of what is shown, 16 of the payload.
 select
-  coalesce(array_agg(p.place) filter (where p.content_hash is distinct from stored.content_hash), '{}'),
-  sum(public.opening_fingerprint(p.external_id, p.content_hash))
+  coalesce(array_agg(p.place) filter (where p.hashes is distinct from stored.hashes), '{}'),
+  sum(public.opening_fingerprint(p.external_id, p.hashes))
 from (
-  select external_id, place, substring(%(content_hashes)b from place::integer * 32 - 31 for 32) as content_hash
+  select external_id, place, substring(%(hashes)b from place::integer * 48 - 47 for 48) as hashes
   from unnest(%(external_ids)s::text[]) with ordinality as u (external_id, place)
 ) p
 left join (
-  select external_id, content_hash
+  select external_id, content_hash || payload_hash as hashes
   from public.opening_signals
   where source = %(source)s
     and external_id = any (%(external_ids)s::text[])
@@ -59,7 +60,7 @@ left join (
 -- name: stage_openings
 copy public.opening_staging (
   request_id, source, position,
-  external_id, title, organization, location, url, posted_at, payload, content_hash
+  external_id, title, organization, location, url, posted_at, department, remote, payload, content_hash, payload_hash
 )
 from stdin
 
@@ -73,10 +74,11 @@ values (
 )
 
 -- name: staged_pages
--- What this run staged, by source: how many pages, and whether any opening of theirs differs.
+-- What this run staged of these sources: how many pages, and whether any opening of theirs differs.
 select source, count(*) as pages, bool_or(differing > 0) as differs
 from public.opening_staging_pages
 where request_id = %(request_id)s
+  and source = any (%(sources)s)
 group by source
 
 -- name: set_planner
@@ -94,8 +96,9 @@ select
   )
 
 -- name: write_openings
--- Writes the openings that this run staged of its complete sources, and counts how many are new and how many are not.
--- They were compared page by page: an opening counts as its last page has it.
+-- Writes the openings that this run staged of its complete sources and notes which of their fields changed; counts how
+-- many are new, and how many changed or are open again. They were compared page by page: an opening counts as its last
+-- page has it. A row without a payload hash is older than this rule: what it does not know is filled in, no change.
 with latest as materialized (
   select source, external_id, max(position) as position
   from (
@@ -106,12 +109,50 @@ with latest as materialized (
   ) seen
   group by source, external_id
 ),
+changes as (
+  insert into public.opening_changes (source, external_id, field, old_value, new_value)
+  select source, external_id, field, old_value, new_value
+  from (
+    select
+      o.source,
+      o.external_id,
+      o.payload_hash is not null as is_known,
+      unnest(array['title', 'organization', 'location', 'url', 'posted_at', 'department', 'remote']) as field,
+      unnest(
+        array[
+          o.title, o.organization, o.location, o.url, to_json(o.posted_at at time zone 'UTC') #>> '{}' || 'Z',
+          o.department, o.remote::text
+        ]
+      ) as old_value,
+      unnest(
+        array[
+          s.title, s.organization, s.location, s.url, to_json(s.posted_at at time zone 'UTC') #>> '{}' || 'Z',
+          s.department, s.remote::text
+        ]
+      ) as new_value
+    from public.opening_staging s
+    join latest l
+      on l.source = s.source
+      and l.external_id = s.external_id
+      and l.position = s.position
+    -- As it was before this statement.
+    join public.opening_signals o
+      on o.source = s.source
+      and o.external_id = s.external_id
+    where s.request_id = %(request_id)s
+      and o.content_hash is distinct from s.content_hash
+  ) f
+  where old_value is distinct from new_value
+    and (is_known or old_value <> new_value)
+),
 written as (
   insert into public.opening_signals as o (
-    source, external_id, title, organization, location, url, posted_at, payload, content_hash
+    source, external_id, title, organization, location, url, posted_at, department, remote,
+    payload, content_hash, payload_hash
   )
   select
-    s.source, s.external_id, s.title, s.organization, s.location, s.url, s.posted_at, s.payload, s.content_hash
+    s.source, s.external_id, s.title, s.organization, s.location, s.url, s.posted_at, s.department, s.remote,
+    s.payload, s.content_hash, s.payload_hash
   from public.opening_staging s
   join latest l
     on l.source = s.source
@@ -127,24 +168,43 @@ written as (
       location = excluded.location,
       url = excluded.url,
       posted_at = excluded.posted_at,
+      department = excluded.department,
+      remote = excluded.remote,
       payload = excluded.payload,
       content_hash = excluded.content_hash,
+      payload_hash = excluded.payload_hash,
       changed_at = case
-        when o.content_hash is distinct from excluded.content_hash then transaction_timestamp()
+        when o.closed_at is not null
+          or (
+            o.payload_hash is not null
+            and (o.title, o.organization, o.location, o.url, o.posted_at, o.department, o.remote)
+              is distinct from (
+                excluded.title, excluded.organization, excluded.location, excluded.url, excluded.posted_at,
+                excluded.department, excluded.remote
+              )
+          )
+          or o.title <> excluded.title
+          or o.organization <> excluded.organization
+          or o.location <> excluded.location
+          or o.url <> excluded.url
+          or o.posted_at <> excluded.posted_at
+          then transaction_timestamp()
         else o.changed_at
       end,
       closed_at = null,
       last_seen_at = null
   where o.content_hash is distinct from excluded.content_hash
+    or o.payload_hash is distinct from excluded.payload_hash
     or o.closed_at is not null
   -- Only a row that was there before carries the mark of the lock that its update took.
-  returning (xmax = 0) as is_new
+  returning (xmax = 0) as is_new, o.changed_at = transaction_timestamp() as is_changed
 ),
 emptied as (
   delete from public.opening_staging
   where request_id = %(request_id)s
+    and source = any (%(sources)s)
 )
-select count(*) filter (where is_new), count(*) filter (where not is_new)
+select count(*) filter (where is_new), count(*) filter (where is_changed and not is_new)
 from written
 
 -- name: sources_in_sync
@@ -164,7 +224,7 @@ left join (
   select
     source,
     count(*) as openings,
-    sum(public.opening_fingerprint(external_id, content_hash)) as fingerprint
+    sum(public.opening_fingerprint(external_id, content_hash || payload_hash)) as fingerprint
   from public.opening_signals
   where source = any (%(sources)s)
     and closed_at is null
@@ -173,6 +233,26 @@ left join (
   on stored.source = s.source
 where staged.openings is not distinct from stored.openings
   and staged.fingerprint is not distinct from stored.fingerprint
+
+-- name: missing_openings
+-- Of each of the sources that has open openings: how many were open before this transaction, and how many of them the
+-- staged pages do not have.
+select
+  o.source,
+  count(*) filter (where o.first_seen_at < transaction_timestamp()) as open_before,
+  count(*) filter (where n.external_id is null) as gone
+from public.opening_signals o
+left join (
+  select distinct source, unnest(external_ids) as external_id
+  from public.opening_staging_pages
+  where request_id = %(request_id)s
+    and source = any (%(sources)s)
+) n
+  on n.source = o.source
+  and n.external_id = o.external_id
+where o.source = any (%(sources)s)
+  and o.closed_at is null
+group by o.source
 
 -- name: close_and_reopen
 -- After what differed is written: closes the openings that their source no longer has, reopens those that returned,
@@ -240,5 +320,30 @@ from staged
 on conflict (source, digest) do nothing
 
 -- name: delete_staged_pages
+delete from public.opening_staging_pages
+where request_id = %(request_id)s
+  and source = any (%(sources)s)
+
+-- name: discard_reading
+-- One reading of a source, told by where its positions begin and end.
+with openings as (
+  delete from public.opening_staging
+  where request_id = %(request_id)s
+    and source = %(source)s
+    and position >= %(start)s
+    and position < %(stop)s
+)
+delete from public.opening_staging_pages
+where request_id = %(request_id)s
+  and source = %(source)s
+  and position >= %(start)s
+  and position < %(stop)s
+
+-- name: delete_staged
+-- What sources that failed in this run have left.
+with openings as (
+  delete from public.opening_staging
+  where request_id = %(request_id)s
+)
 delete from public.opening_staging_pages
 where request_id = %(request_id)s

@@ -191,6 +191,7 @@ begin
         where old.function_name = p_function_name
           and old.started_at < v_now - v_retention
           and old.request_id <> p_request_id
+          and old.status <> 'running'
         order by old.fence
         limit 100
         -- Whoever deletes them already gets there first.

@@ -18,7 +18,7 @@ as $$
       select to_jsonb(s)
         || jsonb_build_object(
           'health', public.refresh_health(t, clock_timestamp()),
-          'every_is_readable', coalesce(public.is_band(t.every), true)
+          'every_is_readable', coalesce(public.is_band(t.every), public.is_cron(t.cron), true)
         )
         || case
           when p_with_args then jsonb_build_object('args', public.readable_args(p_args => t.args))

@@ -136,7 +136,9 @@ begin
     return;
   end if;
   v_now := clock_timestamp();
-  reason := public.refresh_skip_reason(v_row, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early);
+  reason := public.refresh_skip_reason(
+    v_row, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early
+  );
   if not public.is_band(v_row.every) then
     reason := 'schedule_read_error';
   elsif not public.is_cron(v_row.cron) then

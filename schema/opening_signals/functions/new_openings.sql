@@ -10,7 +10,9 @@ select
   o.posted_at,
   o.first_seen_at,
   o.changed_at,
-  coalesce(s.last_seen_at, o.changed_at, o.first_seen_at) as last_seen_at
+  coalesce(s.last_seen_at, o.changed_at, o.first_seen_at) as last_seen_at,
+  o.department,
+  o.remote
 from public.opening_signals o
 left join public.opening_sources s
   on s.name = o.source

@@ -15,7 +15,10 @@ select
   o.changed_at,
   o.closed_at,
   coalesce(o.last_seen_at, s.last_seen_at, o.changed_at, o.first_seen_at) as last_seen_at,
-  o.closed_at is null as open
+  o.closed_at is null as open,
+  o.department,
+  o.remote,
+  o.payload_hash
 from public.opening_signals o
 left join public.opening_sources s
   on s.name = o.source;

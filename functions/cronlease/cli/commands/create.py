@@ -6,22 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronlease.cadence import Every
+from cronlease.cadence import Cadence
 from cronlease.cli import options, output, rows
 from cronlease.cli.source import Source, load_jobs_or_warn
 from cronlease.cli.table import one_line
+from cronlease.db.ask import ask_sync
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import create_if_absent
-from cronlease.db.schedule import When, schedule_action
+from cronlease.db.migration.packages import of_actions
+from cronlease.db.plans import plan_refresh
+from cronlease.db.schedule import When, every_text, schedule_action
 from cronlease.errors import AlreadyThere, SchemaMissing
 
 if TYPE_CHECKING:
+    from psycopg import Connection
+
     from cronlease.cli.main import Toolbox
 
 
-def _band(_ctx: click.Context, _: click.Parameter, text: str | None) -> str | None:
+def _cadence(_ctx: click.Context, _: click.Parameter, text: str | None) -> str | None:
     try:
-        return None if text is None else str(Every.parse(text))
+        return None if text is None else every_text(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -31,7 +36,17 @@ def _band(_ctx: click.Context, _: click.Parameter, text: str | None) -> str | No
 @click.option("--action", required=True, callback=options.filled, help="The registered function that it runs.")
 @options.length("--in", "delay", text="First due in so long; by default at once.")
 @options.moment("--at", text="First due at that time, such as 2026-12-24T18:00Z.")
-@click.option("--every", metavar="BAND", callback=_band, help="Again and again, such as 10m..15m; else once.")
+@click.option(
+    "--every",
+    metavar="CADENCE",
+    callback=_cadence,
+    help="Again and again: a band such as 10m..15m from the end of each run, or a beat such as 6h; else once.",
+)
+@click.option("--cron", metavar="CRON", help='By the wall clock, such as "0 9 * * 1-5".')
+@click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; by default UTC.")
+@click.option("--missed", type=click.Choice(("once", "skip")), help="Run the latest missed slot once, or skip it.")
+@options.length("--late", text="With --missed skip: how late a slot may still be run.")
+@click.option("--attempts", type=click.IntRange(1, 1000), help="How many runs a slot gets, the first included.")
 @options.args
 @click.option("--replace", is_flag=True, help="Put it in the place of one of that name.")
 @options.source
@@ -50,7 +65,7 @@ def create_command(
         except SchemaMissing:
             if not may_migrate:
                 raise
-            create_if_absent(url)
+            create_if_absent(url, packages=of_actions([action]))
             created = _create(url, name, action, when)
     document = {"function": name, "next_run_at": created.schedule.next_run_at}
     output.answer(
@@ -58,9 +73,7 @@ def create_command(
     )
 
 
-def _when(
-    delay: timedelta | None, at: datetime | None, every: str | None, args: dict[str, Any], replace: bool
-) -> When:
+def _when(delay: timedelta | None, at: datetime | None, args: dict[str, Any], replace: bool, **cadence: Any) -> When:
     if delay is not None and at is not None:
         raise click.UsageError("say when either with --in or with --at, not with both")
     when: When = {"args": args, "replace": replace}
@@ -68,8 +81,9 @@ def _when(
         when["delay"] = delay
     if at is not None:
         when["at"] = at
-    if every is not None:
-        when["every"] = every
+    for name, value in cadence.items():
+        if value is not None:
+            when[name] = value  # type: ignore[literal-required]
     return when
 
 
@@ -77,10 +91,23 @@ def _create(url: str, name: str, action: str, when: When) -> rows.Details:
     with closing(connect_sync(url)) as conn:
         try:
             schedule_action(conn, name, action, **when)
+            _plan(conn, rows.read_details(conn, name))
         except AlreadyThere:
             sentence = f'there is already a schedule named "{name}": --replace puts this one in its place'
             raise click.ClickException(one_line(sentence)) from None
+        except ValueError as error:
+            raise click.UsageError(one_line(str(error))) from None
         return rows.read_details(conn, name)
+
+
+def _plan(conn: "Connection[Any]", details: rows.Details) -> None:
+    """A cron has no next run time until somebody computes it: here is somebody."""
+    row = details.schedule
+    if row.cron is not None:
+        cadence = Cadence.of_cron(row.cron, row.time_zone)
+        # As SQL writes it.
+        text, slot = f"{row.cron} {row.time_zone or 'UTC'}", cadence.slots(details.now).after(details.now)
+        ask_sync(conn, plan_refresh(row.function_name, row.planned_from, row.next_run_at, text, slot_at=slot))
 
 
 def _warn_of_unknown(action: str, source: Source) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ _JOB_OPTIONS: dict[str, Decorator] = {
 _OF_A_SCHEDULE = {
     "speed": "--speed is for a schedule: pass --schedule CRON or --jobs FILE with it",
     "time_zone": "--time-zone is for a schedule: pass --schedule CRON with it",
+    "asleep": "--asleep is for a schedule: pass --schedule CRON or --jobs FILE with it",
+    "starting": "--starting is for a schedule: pass --schedule CRON or --jobs FILE with it",
 }
 _OF_A_RETRY = {"min_backoff", "max_backoff", "max_doublings"}
 _OF_MANY_HITS = {"retry_count", "max_retry_duration", "lasting", *_OF_A_RETRY}
@@ -75,6 +77,16 @@ _FAULT_OPTIONS: dict[str, Decorator] = {
 }
 
 
+def _starting(_ctx: click.Context, _: click.Parameter, text: str | None) -> datetime | None:
+    try:
+        moment = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        moment = datetime.min
+    if moment is not None and moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} is no time with a zone: write 2026-03-29T01:50+01:00")
+    return moment
+
+
 def _all_of(decorators: dict[str, Decorator]) -> Decorator:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators.values()):
@@ -95,9 +107,16 @@ def _all_of(decorators: dict[str, Decorator]) -> Decorator:
 )
 @options.length("--for", "lasting", text="Stop by itself after that long.")
 @click.option("--once", is_flag=True, help="One hit; prints its answer, and exits with 1 when that is not ok.")
-@click.option("--jobs", type=click.Path(path_type=Path), help="Hit it as this deploy/jobs.json says.")
+@click.option("--jobs", type=click.Path(path_type=Path), help="Hit it as this jobs.json says.")
 @_all_of(_JOB_OPTIONS)
 @click.option("--speed", type=Number(1, 100_000), default=1, show_default=True, help="Compress time.")
+@options.length("--asleep", text="After three slots, no hit for so long of the schedule's time.")
+@click.option(
+    "--starting",
+    metavar="TIME",
+    callback=_starting,
+    help="When the schedule's time begins, such as 2026-03-29T01:50+01:00, the day of a change of clocks.",
+)
 @click.option(
     "--oidc", is_flag=True, help="Send ID tokens that are signed here, and let nobody else in: needs cronlease[oidc]."
 )

@@ -2,18 +2,26 @@
 
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cronlease.cli import options, output
 from cronlease.cli.drift import REPAIR, Drift, drift
+from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
 from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
+from cronlease.cli.source import Source, declared_packages
+from cronlease.cli.table import one_line
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate, rehearse, state
+from cronlease.db.migration.schema_files import Packages, wanted
+from cronlease.db.schema import in_schema
+from cronlease.emulator.setup import SetupError, read, run_text
 from cronlease.errors import SchemaMissing
+from cronlease.observe.redact import redact
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -24,53 +32,97 @@ _NEXT = f"Then `grant {RUNNER} to LOGIN` for who runs functions, `grant {READER}
 
 
 @click.command("migrate")
+@options.source
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; write nothing.")
 @click.option("--check", is_flag=True, help="Say what is behind; exit status 1 when something is. Write nothing.")
 @click.option("--roles", is_flag=True, help="Also the roles cronlease_runner and cronlease_reader.")
+@click.option("--setup", type=click.Path(path_type=Path), help="Then run this SQL file, such as your schema.sql.")
 @options.as_json
 @click.pass_obj
-def migrate_command(toolbox: "Toolbox", dry_run: bool, check: bool, roles: bool, as_json: bool) -> None:
+def migrate_command(
+    toolbox: "Toolbox",
+    source: Source,
+    dry_run: bool,
+    check: bool,
+    roles: bool,
+    setup: Path | None,
+    as_json: bool,
+) -> None:
     """Bring the database up to schema/.
 
-    As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing.
+    As the owner of the schema, as often as you like: all of it happens in one transaction, or nothing. It makes our
+    own tables and those that the functions of main.py need; what is there already is kept up wherever it is run. What
+    --setup names is run after that, in a transaction of its own.
     """
     if dry_run and check:
         raise click.UsageError("--dry-run and --check exclude each other")
+    if setup is not None and (dry_run or check):
+        raise click.UsageError("--setup runs its file: leave it out where nothing is to be written")
+    packages = declared_packages(source)
     if dry_run or check:
-        with toolbox.connection() as conn:
-            there, behind, lacking = state(conn), drift(conn), missing_grants(conn) if roles else None
-        if dry_run and behind.refused:
-            raise MigrationError(behind.refused[0])
-        if there in ("adoptable", "partial") and not behind.refused:
-            # Only a trial shows whether a trigger or a view of somebody else is in the way.
-            with toolbox.database_url() as url:
-                rehearse(url)
-        _print_script(behind, lacking, as_json) if dry_run else _print_check(behind, lacking, as_json)
+        _look(toolbox, packages, roles=roles, script=dry_run, as_json=as_json)
         return
+    own = None if setup is None else _read(setup)
     with toolbox.database_url() as url:
         before, notes = _roles(url) if roles else {}, list[str]()
         with bar("migrating") as progress:
             try:
-                applied = migrate(url, partial(progress.tell, "migrating"), roles=roles, note=notes.append)
+                tell = partial(progress.tell, "migrating")
+                applied = migrate(url, tell, packages=packages, roles=roles, note=notes.append)
             except MigrationError as error:
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error
                 raise
+        if own is not None:
+            _set_up(url, own, str(setup))
     made = {role: "kept up" if lacking is not None else "made" for role, lacking in before.items()}
     if as_json:
-        output.as_json(
-            {"applied": applied, **({"roles": made} if roles else {}), **({"notes": notes} if notes else {})}
-        )
+        said = {"roles": made, "setup": setup and str(setup), "notes": notes}
+        output.as_json({"applied": applied, **{name: what for name, what in said.items() if what}})
         return
     for name in applied:
         click.echo(f"applied {name}")
-    for note in notes:
-        output.text(note)
-    for role, what in made.items():
-        click.echo(f"{what} role {role}")
+    for line in [
+        *notes,
+        *([f"ran {setup}"] if setup else []),
+        *(f"{what} role {role}" for role, what in made.items()),
+    ]:
+        output.text(line)
     if roles:
-        click.echo(_NEXT)
+        click.echo(in_schema(_NEXT))
     click.echo(_UP_TO_DATE)
+
+
+def _look(toolbox: "Toolbox", packages: Packages, *, roles: bool, script: bool, as_json: bool) -> None:
+    """What migrate would do, as a script or in sentences."""
+    with toolbox.connection() as conn:
+        there, behind = state(conn, packages), drift(conn, packages)
+        lacking = missing_grants(conn) if roles else None
+        packages = wanted(conn, packages)
+    if script and behind.refused:
+        raise MigrationError(behind.refused[0])
+    if there in ("adoptable", "partial") and not behind.refused:
+        # Only a trial shows whether a trigger or a view of somebody else is in the way.
+        with toolbox.database_url() as url:
+            rehearse(url, packages)
+    _print_script(behind, lacking, packages, as_json) if script else _print_check(behind, lacking, as_json)
+
+
+def _read(setup: Path) -> str:
+    """Before anything is changed: the file may not be there."""
+    try:
+        return read(setup)
+    except SetupError as error:
+        raise UsageError(one_line(f"--setup: {error}")) from None
+
+
+def _set_up(url: str, text: str, name: str) -> None:
+    try:
+        run_text(url, text, name)
+    except SetupError as error:
+        again = "; it is run every time: write `if not exists`, `or replace` or `on conflict do nothing`"
+        sentence = f"--setup {error}{again if error.already_there else ''}; our own schema is up to date"
+        raise click.ClickException(one_line(redact(sentence))) from None
 
 
 def _roles(url: str) -> dict[str, list[str] | None]:
@@ -78,9 +130,11 @@ def _roles(url: str) -> dict[str, list[str] | None]:
         return missing_grants(conn)
 
 
-def _print_script(behind: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
+def _print_script(
+    behind: Drift, lacking: dict[str, list[str] | None] | None, packages: Packages, as_json: bool
+) -> None:
     # All of that file, since migrate would send it all.
-    script = behind.script(*([f"-- roles\n{roles_script()}"] if lacking is not None else []))
+    script = behind.script(*([f"-- roles\n{roles_script(packages)}"] if lacking is not None else []))
     if as_json:
         output.as_json({**_document(behind, lacking), "sql": script})
     elif script:

@@ -16,7 +16,7 @@ from cronlease.db.conninfo import connect_sync
 from cronlease.errors import UnknownSchedule
 from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import loop, spawn_guard
 from cronlease.process.person import actor
 from cronlease.process.shutdown import process
 from cronlease.run.by_hand import run_by_hand
@@ -77,7 +77,7 @@ def run_here(
     job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job], *, in_json: bool
 ) -> None:
     """One hit in this process; prints the outcome. The exit status is 1 when it failed or could not be decided."""
-    outcome = shutdown.run(_run(job, hit, url, settings, name, jobs))
+    outcome = loop.run(_run(job, hit, url, settings, name, jobs))
     output.outcome(outcome, in_json=in_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)

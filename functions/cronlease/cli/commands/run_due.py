@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cronlease.cadence import Every
+from cronlease.cadence import Cadence
 from cronlease.cli import options, output
 from cronlease.cli.process_lock import process_lock
 from cronlease.cli.progress import bar
+from cronlease.cli.rows import Schedule
 from cronlease.cli.source import Source, load_jobs
 from cronlease.cli.status_rows import read_overview
 from cronlease.db.connection import Database
@@ -19,7 +20,7 @@ from cronlease.errors import DatabaseTrouble
 from cronlease.explain.format import counted
 from cronlease.job import Job
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import loop, spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.run import watcher
 from cronlease.settings import Settings
@@ -54,7 +55,7 @@ def run_due_command(toolbox: "Toolbox", source: Source, as_json: bool) -> None:
         if not alone:
             output.answer({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)
             return
-        report = shutdown.run(_run(jobs, url, settings, _print_nothing if as_json else _print_outcome))
+        report = loop.run(_run(jobs, url, settings, _print_nothing if as_json else _print_outcome))
         _print(report, [] if report.reason else _unreadable(url), as_json)
     if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
@@ -67,7 +68,7 @@ def _print(report: Report, unreadable: list[str], as_json: bool) -> None:
     if report.failed and not as_json and not output.shows_where():
         click.echo(f"  {output.WHERE}")
     if unreadable and not as_json:
-        output.text(f"These cannot run, what is in the column every is no cadence: {', '.join(unreadable)}")
+        output.text(f"These cannot run, what is in the column every or cron is no cadence: {', '.join(unreadable)}")
         click.echo("  `cronlease explain NAME` says what mends it")
 
 
@@ -97,12 +98,12 @@ def _unreadable(url: str) -> list[str]:
             schedules = read_overview(conn, _MOST_READ).schedules
     except DatabaseTrouble:
         return []
-    return [row.function_name for row, _ in schedules if row.due and row.every and not _is_band(row.every)]
+    return [row.function_name for row, _ in schedules if row.completed_at is None and not _is_readable(row)]
 
 
-def _is_band(text: str) -> bool:
+def _is_readable(row: Schedule) -> bool:
     try:
-        Every.parse(text)
+        Cadence.of_row(row.every, row.cron, row.time_zone)
     except ValueError:
         return False
     return True

@@ -13,6 +13,7 @@ from cronlease.cli.table import lines, one_line
 from cronlease.db.ask import ask_sync
 from cronlease.db.functions import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
 from cronlease.errors import Contended
+from cronlease.explain import plan
 from cronlease.explain.backends import blocking_backends, description, how_to_end
 from cronlease.explain.format import at, without_status
 from cronlease.explain.sentences import holder
@@ -56,7 +57,7 @@ def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: boo
 
 
 def _cells(row: rows.Schedule, then: str) -> tuple[str, ...]:
-    every = "once" if row.once else row.every or ""
+    every = "once" if row.once else row.every or row.cron or row.planned_from or ""
     return (row.function_name, row.state, row.action, every, str(row.run_count), row.last_status or "", then)
 
 
@@ -73,7 +74,9 @@ def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
         return
     for field, value in details.schedule._asdict().items():
         if value is not None and field not in ("every_is_readable", "health"):
-            output.text(f"{field:<14} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
+            output.text(f"{field:<20} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
+    for sentence in plan.sentences(details.schedule, details.now):
+        output.text(sentence)
     if details.runs:
         heading = ("run", "status", "trigger", "started", "took", "error")
         cells = [_past(run) for run in details.runs]

@@ -13,7 +13,7 @@ from cronlease.db.conninfo import conninfo_of
 from cronlease.job import Job
 from cronlease.observe import logs
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.process import shutdown, spawn_guard
+from cronlease.process import loop, spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.settings import Settings
 from cronlease.triggers.worker import Worker
@@ -46,7 +46,7 @@ def worker_command(toolbox: "Toolbox", source: Source, concurrency: int, as_json
     with toolbox.database_url(stays=True) as url:
         # One that is down is waited for; one that cannot be read never comes up.
         conninfo_of(url)
-        shutdown.run(_work(jobs, source, url, settings, concurrency, as_json))
+        loop.run(_work(jobs, source, url, settings, concurrency, as_json))
 
 
 async def _work(

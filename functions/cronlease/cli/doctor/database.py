@@ -10,8 +10,16 @@ from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
 from cronlease.db.migration.bearers import bearers, refusals
 from cronlease.db.migration.migrate import state
-from cronlease.db.migration.packages import MigrationError
-from cronlease.db.migration.schema_files import functions_and_views, pending, schema_files, tables_of
+from cronlease.db.migration.packages import MigrationError, of_actions
+from cronlease.db.migration.schema_files import (
+    Packages,
+    functions_and_views,
+    pending,
+    schema_files,
+    tables_of,
+    wanted,
+)
+from cronlease.db.schema import in_schema
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.explain.backends import blocking_backends, description, how_to_end
 from cronlease.explain.format import counted
@@ -34,11 +42,11 @@ def check(conn: "Connection[Any]", settings: Settings, known: Collection[str] | 
     yield from _server(conn, server)
     yield from _clock(server["now"], before, time.time())
     yield from _pooler(conn, server, settings)
-    there = None
+    there, declared = None, None if known is None else of_actions(known)
     try:
-        there = state(conn)
+        there = state(conn, declared)
         ours = there not in ("absent", "adoptable")
-        yield from _schema(conn) if ours else _absent(conn, there, server, settings)
+        yield from _schema(conn, declared) if ours else _absent(conn, there, server, settings, declared)
     except MigrationError as error:
         said, _, fix = str(error).partition(": ")
         yield broken("schema", said, fix)
@@ -46,7 +54,7 @@ def check(conn: "Connection[Any]", settings: Settings, known: Collection[str] | 
         yield broken("schema", str(trouble), MIGRATE)
     if there != "absent":
         yield from _tried("grants", lambda: _grants(conn, server["role"]))
-        yield from _tried("strangers", lambda: _strangers(conn))
+        yield from _tried("strangers", lambda: _strangers(conn, declared))
     if there == "complete":
         yield from _tried("leases", lambda: _leases(conn))
         yield from _tried("backends", lambda: _backends(conn))
@@ -85,11 +93,13 @@ def _server(conn: "Connection[Any]", server: dict[str, Any]) -> Iterator[Finding
         yield broken("server", said, "upgrade the server, or take a newer one")
     if server["open_schema"]:
         said = "everybody may create things in the schema public, also functions with the names of ours"
-        yield warning("server", said, "run `revoke create on schema public from public` as the owner of the database")
+        fix = "run `revoke create on schema public from public` as the owner of the database"
+        yield warning("server", in_schema(said), in_schema(fix))
     if server["creators"]:
         roles = ", ".join(server["creators"])
         said = f"{roles} may create things in the schema public, also functions with the names of ours"
-        yield warning("server", said, f"unless that is meant, `revoke create on schema public from {roles}`")
+        fix = f"unless that is meant, `revoke create on schema public from {roles}`"
+        yield warning("server", in_schema(said), in_schema(fix))
     if server["encoding"] != "UTF8":
         said = f"the database is encoded as {server['encoding']}: text with other characters fails, or is misread"
         yield warning(
@@ -124,33 +134,36 @@ def _pooler(conn: "Connection[Any]", server: dict[str, Any], settings: Settings)
         yield ok("pooler", said)
 
 
-def _absent(conn: "Connection[Any]", there: str, server: dict[str, Any], settings: Settings) -> Iterator[Finding]:
+def _absent(
+    conn: "Connection[Any]", there: str, server: dict[str, Any], settings: Settings, declared: Packages
+) -> Iterator[Finding]:
     said = "the database has no schema of ours yet"
     if there == "adoptable":
         said = "the database has tables or functions of an older generation"
-        if refused := drift(conn).refused:
+        if refused := drift(conn, declared).refused:
             yield broken("schema", f"{said}, which cannot be adopted: {'; '.join(refused)}", BY_HAND)
             return
-    elif foreign := [each.sentence for each in refusals(bearers(conn, pending(conn)))]:
+    elif foreign := [each.sentence for each in refusals(bearers(conn, pending(conn, declared), declared))]:
         yield broken("schema", f"{said}, and migrate refuses: {'; '.join(foreign)}", BY_HAND)
         return
     if not server["may_create"]:
         role = server["role"]
         fix = f'run `cronlease migrate --roles` as the owner of the database, then `grant {RUNNER} to "{role}"`'
-        yield broken("schema", f"{said}, and {role} may not create anything in schema public", fix)
+        said = in_schema(f"{said}, and {role} may not create anything in schema public")
+        yield broken("schema", said, in_schema(fix))
     elif settings.migrate == "never":
         yield broken("schema", f"{said}, and CRONLEASE_MIGRATE is never", MIGRATE)
     else:
         yield warning("schema", said, f"{MIGRATE}, or let the first hit create it")
 
 
-def _schema(conn: "Connection[Any]") -> Iterator[Finding]:
+def _schema(conn: "Connection[Any]", declared: Packages) -> Iterator[Finding]:
     and_more = ", no migration is missing"
     try:
-        found = drift(conn)
+        found = drift(conn, declared)
     except NotPermitted as trouble:
         yield warning("schema", f"this role cannot look at the migrations: {trouble}", _OWNER)
-        found, and_more = drift(conn, ledger=False), ""
+        found, and_more = drift(conn, declared, ledger=False), ""
     if found.is_there:
         # Runs may well live with a rule that somebody added on purpose.
         ours = found.migrations or found.differences or found.newer or not all(each.theirs for each in found.tables)
@@ -164,10 +177,10 @@ def _grants(conn: "Connection[Any]", role: str) -> Iterator[Finding]:
     lacking = lacks(conn, role, RUNNER)
     if lacking and _A_CLAIM in lacking and not lacks(conn, role, READER):
         fix = f'nothing, where it is for a person who looks; a deployment needs `grant {RUNNER} to "{role}"`'
-        yield warning("grants", f"{role} may look, and not run anything", fix)
+        yield warning("grants", f"{role} may look, and not run anything", in_schema(fix))
     elif lacking:
         fix = f'run `cronlease migrate --roles` as the owner, then `grant cronlease_runner to "{role}"`'
-        yield broken("grants", f"{role} lacks {', '.join(lacking)}", fix)
+        yield broken("grants", f"{role} lacks {', '.join(lacking)}", in_schema(fix))
     else:
         yield ok("grants", f"{role} may do all that a run needs")
 
@@ -183,8 +196,10 @@ def _backends(conn: "Connection[Any]") -> Iterator[Finding]:
         yield ok("backends", "no backend keeps a schedule from running")
 
 
-def _strangers(conn: "Connection[Any]") -> Iterator[Finding]:
-    names = [*tables_of(schema_files("migrations")), *(file.name for file in functions_and_views())]
+def _strangers(conn: "Connection[Any]", declared: Packages) -> Iterator[Finding]:
+    packages = wanted(conn, declared)
+    tables_and_more = tables_of(schema_files("migrations", packages))
+    names = [*tables_and_more, *(file.name for file in functions_and_views(packages))]
     for found in _ask(conn, "strangers", names=names):
         role, tables, functions = found["role"], found["tables"], found["functions"]
         things = [*tables, *functions]

@@ -7,18 +7,17 @@ select jsonb_build_object(
   'role', current_user,
   'read_only', current_setting('transaction_read_only')::boolean,
   'pid', pg_backend_pid(),
-  'may_create', exists (
-    select
-    from pg_catalog.pg_namespace n
-    where n.nspname = 'public'
-      and has_schema_privilege(n.oid, 'create')
+  -- Where there is no such schema it has to be made first.
+  'may_create', coalesce(
+    has_schema_privilege(to_regnamespace('public')::oid, 'create'),
+    has_database_privilege(current_database(), 'create')
   ),
   'encoding', current_setting('server_encoding'),
   'open_schema', exists (
     select
     from pg_catalog.pg_namespace n
     where n.nspname = 'public'
-      and has_schema_privilege('public', n.oid, 'create')
+      and has_schema_privilege(lower('PUBLIC'), n.oid, 'create')
   ),
   -- Neither everybody, nor the owners of the schema and of our tables, nor whoever asks.
   'creators', array(
@@ -56,13 +55,13 @@ where s.document ->> 'completed_at' is null
 with things as (
   select 'table' as kind, c.relname::text as name, c.relowner as owner, c.relacl as acl
   from pg_catalog.pg_class c
-  where c.relnamespace = 'public'::regnamespace
+  where c.relnamespace = to_regnamespace('public')
     and c.relname = any (%(names)s::text[])
     and c.relkind in ('r', 'v')
   union all
   select 'function', p.proname, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
   from pg_catalog.pg_proc p
-  where p.pronamespace = 'public'::regnamespace
+  where p.pronamespace = to_regnamespace('public')
     and p.proname = any (%(names)s::text[])
 ),
 given as (
@@ -78,7 +77,7 @@ given as (
 select coalesce(
   jsonb_agg(
     jsonb_build_object(
-      'role', case when g.grantee = 0 then 'public' else quote_ident(r.rolname) end,
+      'role', case when g.grantee = 0 then lower('PUBLIC') else quote_ident(r.rolname) end,
       'tables', g.tables,
       'functions', g.functions,
       'by_default', g.grantee = 0 or exists (
@@ -86,7 +85,7 @@ select coalesce(
         from pg_catalog.pg_default_acl d
         cross join lateral aclexplode(d.defaclacl) a
         where a.grantee = g.grantee
-          and d.defaclnamespace in (0, 'public'::regnamespace)
+          and d.defaclnamespace in (0, to_regnamespace('public'))
       )
     )
     order by r.rolname
@@ -122,7 +121,7 @@ from (
   select s.function_name
   from public.refresh_schedule s
   where s.completed_at is null
-    and not public.is_band(s.every)
+    and not coalesce(public.is_band(s.every), public.is_cron(s.cron), true)
   limit 1000
 ) found
 

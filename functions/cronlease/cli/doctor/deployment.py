@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cronlease.cadence import duration, written
+from cronlease.cadence import HIT, duration, written
 from cronlease.cli.doctor.finding import Finding, broken, ok, warning
-from cronlease.slots import Cron
+from cronlease.emulator.fit import misfit
 from cronlease.emulator.jobs import LONGEST_DEADLINE, SHORTEST_DEADLINE
 from cronlease.job import Job
 from cronlease.settings import load
+from cronlease.slots import Cron
 
 _CHECK = "deployment"
 # What Cloud Run accepts.
@@ -23,7 +25,7 @@ def check(path: Path, known: Mapping[str, Job] | None) -> Iterator[Finding]:
     """Known are the functions of the source, where one was given."""
     try:
         document = json.loads(path.read_text("utf-8"))
-        found = [*_functions(document, known, path), *_jobs(document)]
+        found = [*_functions(document, known, path), *_jobs(document), *_cadences(document, known or {})]
     except OSError as error:
         yield broken(_CHECK, f"{path} cannot be read: {error.strerror}", "pass the path of a jobs.json with --jobs")
     except json.JSONDecodeError as error:
@@ -56,6 +58,27 @@ def _functions(document: dict[str, Any], known: Mapping[str, Job] | None, path: 
         if lease > timeout:
             said = f"{name}: {said_by} is {written(lease)}, so a killed run blocks for longer than it could have run"
             yield warning(_CHECK, said, f"make the lease at most {written(timeout)}: a run that lives renews it")
+
+
+def _cadences(document: dict[str, Any], known: Mapping[str, Job]) -> Iterator[Finding]:
+    """How often each function is due, held against how often it is hit."""
+    for name in document["functions"]:
+        if name not in known:
+            continue
+        cadence, now = known[name].cadence, datetime.now(UTC)
+        # Run-due leaves alone what its own trigger owns.
+        paths = ("/", f"/{name}") if cadence.text == HIT else ("/", f"/{name}", "/run-due")
+        hits = []
+        for job in document["jobs"].values():
+            if job["function"] == name and job.get("path", "/") in paths:
+                # One that cannot be read is named elsewhere.
+                with suppress(ValueError):
+                    hits.append(Cron.parse(job["schedule"], job["time_zone"]))
+        if cadence.text == HIT and not hits:
+            said = f'{name}: it is every="hit", but no job hits it: run-due leaves it alone'
+            yield broken(_CHECK, said, "add a job whose path is /, or give it another cadence")
+        elif (unfit := misfit(cadence, hits, now)) is not None:
+            yield warning(_CHECK, f"{name}: {unfit.said}", unfit.fix)
 
 
 def _jobs(document: dict[str, Any]) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ CHECKS = "cronlease.checks"
 _OURS = {
     *(PREFIX + field.upper() for field in Settings._fields[4:]),
     spawn_guard.SPAWNED,
+    *spawn_guard.HOLDER,
     "CRONLEASE_DATA_DIR",
     "CRONLEASE_DEBUG",
     "CRONLEASE_EMULATED",

@@ -14,6 +14,7 @@ from cronlease.db.migration.compare import adoptable, compare
 from cronlease.db.migration.packages import MigrationError
 from cronlease.db.migration.schema_files import SchemaFile
 from cronlease.db.queries import Query, first
+from cronlease.db.schema import schema
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
 # What each migration makes, by its name.
@@ -43,10 +44,10 @@ def before(conn: Any, by: Made, pending: Iterable[SchemaFile]) -> list[Differenc
         for table in file.tables:
             if (table, "table", table) not in there:
                 continue
-            if f"create table if not exists public.{table}" in file.text:
-                differences += adoptable(there, whole, table, partial(_holds, conn))
+            if table in file.adopts:
+                differences += adoptable(there, whole, table, file.adopts[table], partial(_holds, conn))
             else:
-                fix = f"alter table public.{table} rename to {table}_before"
+                fix = f"alter table {schema()}.{table} rename to {table}_before"
                 differences.append(Difference(f"there is a table {table} that is not ours", fix=fix))
     return differences
 
@@ -95,7 +96,7 @@ def _tables(catalogue: Catalogue) -> set[str]:
 
 
 def _holds(conn: Any, table: str, condition: str) -> bool:
-    text = f"select exists (select from public.{table} where {condition})"  # noqa: S608 (names of ours)
+    text = f"select exists (select from {schema()}.{table} where {condition})"  # noqa: S608 (names of ours)
     send_sync(conn, "savepoint question")
     try:
         return bool(ask_sync(conn, Query(text, {}, first)))

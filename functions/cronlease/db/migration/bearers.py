@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 from cronlease.db.ask import ask_sync
 from cronlease.db.migration.catalogue import Difference
-from cronlease.db.migration.packages import came_with, installed
-from cronlease.db.migration.schema_files import SchemaFile, functions_and_views, schema_files
+from cronlease.db.migration.packages import OURS, came_with, installed
+from cronlease.db.migration.schema_files import Packages, SchemaFile, functions_and_views, schema_files, tables_of
 from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import schema
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 
 
 class Bearer(NamedTuple):
-    """A function or relation of the schema public that has a name of ours."""
+    """A function or relation of our schema that has a name of ours."""
 
     name: str
     kind: str
@@ -30,21 +31,27 @@ class Bearer(NamedTuple):
     whose: str
 
 
-def bearers(conn: Any, pending: Iterable[SchemaFile]) -> list[Bearer]:
-    """All of them, before these migrations are applied."""
-    files, unseen = functions_and_views(), {file.name for file in pending}
+def bearers(conn: Any, pending: Iterable[SchemaFile], packages: Packages = None) -> list[Bearer]:
+    """All of them, before these migrations of the packages are applied."""
+    files, unseen = functions_and_views(packages), {file.name for file in pending}
     params = {
         "functions": [file.name for file in files if not file.is_view],
         "views": [file.name for file in files if file.is_view],
-        "to_come": list(_to_come(unseen)),
+        "to_come": list(_to_come(unseen, packages)),
+        "tables": tables_of(schema_files("migrations", packages)),
     }
     return [Bearer(**each) for each in ask_sync(conn, Query(_SQL["bearers"], params, first))]
 
 
-def _to_come(unseen: Collection[str]) -> Iterator[str]:
-    """Names that came after version 0.1, with migrations that this database has not seen."""
-    last_seen = {file.package: file.name for file in schema_files("migrations") if file.name not in unseen}
-    for package in installed():
+def _to_come(unseen: Collection[str], packages: Packages) -> Iterator[str]:
+    """Names that are not ours yet: those of a package of which this database has seen nothing, and those that came
+    after version 0.1, with migrations that it has not seen."""
+    files = schema_files("migrations", packages)
+    last_seen = {file.package: file.name for file in files if file.name not in unseen}
+    for package in packages or installed():
+        if package != OURS and package not in last_seen:
+            yield from (file.name for file in schema_files("functions", [package]))
+            continue
         for migration, names in came_with(package).items():
             if last_seen.get(package, "") < migration:
                 yield from names
@@ -94,4 +101,4 @@ def _arguments(name: str) -> list[str]:
 
 
 def _qualified(name: str) -> str:
-    return name if name.startswith("public.") else f"public.{name}"
+    return name if name.startswith(f"{schema()}.") else f"{schema()}.{name}"

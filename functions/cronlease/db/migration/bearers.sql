@@ -1,15 +1,15 @@
 -- name: bearers
--- Every function and relation of the schema public that has the name of a function or view of ours, and whose it is:
+-- Every function and relation of our schema that has the name of a function or view of ours, and whose it is:
 -- ours, the older generation's, or foreign. This is the one place that decides it.
 --
 -- Where our tables are (the ledger, or the schedule as 0001 grew it) what their owners, a superuser or this role made is
 -- ours, except under a name that only a migration to come brings along. Elsewhere only the RPC that answers a boolean,
--- the release beside an older schedule, and the trigger function of the older openings are known to be older ones.
+-- the release beside an older schedule, and a trigger function of tables that are adopted are known to be older ones.
 with tables as (
   select c.oid, c.relname, c.relowner
   from pg_catalog.pg_class c
   where c.relnamespace = to_regnamespace('public')
-    and c.relname in ('cronlease_migrations', 'refresh_schedule', 'refresh_runs', 'opening_signals')
+    and c.relname = any (%(tables)s::text[])
     and c.relkind = 'r'
 ),
 made as (
@@ -46,17 +46,16 @@ objects as (
     case p.proname
       when 'acquire_refresh_lock' then p.prorettype = 'boolean'::regtype
       when 'release_refresh_lock' then exists (select from tables t where t.relname = 'refresh_schedule')
-      when 'keep_first_seen_at' then p.prorettype = 'trigger'::regtype and 'opening_signals' = all (
-        select coalesce(t.relname, '')
+      else p.prorettype = 'trigger'::regtype and not exists (
+        select
         from pg_catalog.pg_trigger g
-        left join tables t on t.oid = g.tgrelid
         where g.tgfoid = p.oid
+          and g.tgrelid not in (select t.oid from tables t)
       )
-      else false
     end as is_older,
     coalesce(p.proargnames[:p.pronargs], '{}') as arguments,
     array(
-      select case when a.grantee = 0 then 'public' else a.grantee::regrole::text end
+      select case when a.grantee = 0 then lower('PUBLIC') else a.grantee::regrole::text end
       from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
       where a.grantee <> p.proowner
       order by 1
@@ -110,7 +109,7 @@ select coalesce(
       'used_by', o.used_by,
       'whose', case
         when not o.is_of_our_kind then 'foreign'
-        when m.ledger and o.name = any (%(to_come)s::text[]) then 'foreign'
+        when m.ledger and o.name = any (%(to_come)s::text[]) then case when o.is_older then 'older' else 'foreign' end
         when (m.ledger or m.grown) and o.owner in (select k.role from makers k) then 'ours'
         when not (m.ledger or m.grown) and o.is_older then 'older'
         else 'foreign'

@@ -50,7 +50,7 @@ class Difference(NamedTuple):
 
 
 def present(conn: Any, tables: Iterable[str]) -> Catalogue:
-    """These tables as they are in the schema public; what is not there is left out."""
+    """These tables as they are in our schema; what is not there is left out."""
     return _read(conn, tables, scratch=False)
 
 

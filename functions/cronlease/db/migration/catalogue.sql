@@ -22,7 +22,7 @@ tables as (
   select c.oid, c.relname::text as name, c.relkind, c.relpersistence, c.relforcerowsecurity
   from pg_catalog.pg_class c
   where c.relname = any (%(names)s::text[])
-    and c.relnamespace = case when %(scratch)s::boolean then pg_my_temp_schema() else 'public'::regnamespace end
+    and c.relnamespace = case when %(scratch)s::boolean then pg_my_temp_schema() else to_regnamespace('public') end
 ),
 parts as (
   select
@@ -138,7 +138,7 @@ select coalesce(
         when p.detail ? 'text' then jsonb_set(
           p.detail,
           '{text}',
-          to_jsonb(regexp_replace(p.detail ->> 'text', '\m(pg_temp(_[0-9]+)?|public)\.', '', 'g'))
+          to_jsonb(regexp_replace(p.detail ->> 'text', '\m(pg_temp(_[0-9]+)?|' || 'public' || ')\.', '', 'g'))
         )
         else p.detail
       end

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, name_of, of_table
 from cronlease.db.queries import load_queries
+from cronlease.db.schema import schema
 from cronlease.errors import DatabaseTrouble
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
@@ -33,7 +34,7 @@ def changed(
         and not wanted[table, "table", table].detail["unlogged"]
     ):
         yield Difference(
-            f"table {table} is unlogged, and a crash would empty it", (f"alter table public.{table} set logged",)
+            f"table {table} is unlogged, and a crash would empty it", (f"alter table {schema()}.{table} set logged",)
         )
     for column in of_table(wanted, table, "column").values():
         there = have.get(column.name)
@@ -47,7 +48,7 @@ def changed(
                 Difference(what, (added,)) if only is not None else Difference(f"{what}, with its values", fix=added)
             )
         elif there.detail["generated"] == "v":
-            fix = f"alter table public.{table} rename column {column.name} to {column.name}_before"
+            fix = f"alter table {schema()}.{table} rename column {column.name} to {column.name}_before"
             yield Difference(f"column {column.name} of {table} is computed and cannot be written", fix=fix)
         else:
             using = _using(there, column)
@@ -72,7 +73,7 @@ def _addition(column: Part) -> str:
     default = f" default {detail['default']}" if detail["default"] else ""
     default = " generated always as identity" if detail["identity"] else default
     needed = " not null" if detail["not_null"] else ""
-    return f"alter table public.{column.table} add column {column.name} {detail['type']}{default}{needed}"
+    return f"alter table {schema()}.{column.table} add column {column.name} {detail['type']}{default}{needed}"
 
 
 def _using(there: Part, column: Part) -> str | None:
@@ -104,7 +105,7 @@ def own_times(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Dif
             what = f"column {part.name} of {table} has no time zone and is read as a time in {part.detail['zone']}"
             name = name_of(part)
             using = f"using {name} at time zone {_literal(part.detail['zone'])}"
-            yield Difference(what, (f"alter table public.{table} alter column {name} type timestamptz {using}",))
+            yield Difference(what, (f"alter table {schema()}.{table} alter column {name} type timestamptz {using}",))
 
 
 def _literal(text: str) -> str:
@@ -117,9 +118,9 @@ def _refused(there: Part, column: Part, holds: Holds) -> Difference:
     alter = f"alter column {name}"
     # A uuid is no number: only another name makes room for ours.
     is_castable = want not in ("integer", "bigint", "boolean", "bytea") or there.detail["category"] in "SNB"
-    fix = f"alter table public.{there.table} {alter} drop default, {alter} type {want} using {value}"
+    fix = f"alter table {schema()}.{there.table} {alter} drop default, {alter} type {want} using {value}"
     if not is_castable or not _converts(there.table, value, holds):
-        fix = f"alter table public.{there.table} rename column {name} to {name}_before"
+        fix = f"alter table {schema()}.{there.table} rename column {name} to {name}_before"
     return Difference(f"column {name} of {there.table} is {there.detail['type']} and must be {want}", fix=fix)
 
 
@@ -144,7 +145,7 @@ def _what(there: Part, column: Part) -> str:
 
 
 def _statements(there: Part, column: Part, using: str, holds: Holds) -> list[str]:
-    table, name, have, want = f"public.{there.table}", there.name, there.detail, column.detail
+    table, name, have, want = f"{schema()}.{there.table}", there.name, there.detail, column.detail
     alter = f"alter table {table} alter column {name}"
     same_default = not using and have["default"] == want["default"] and have["identity"] == want["identity"]
     statements = []
@@ -174,11 +175,11 @@ def _filled(there: Part, want: dict[str, str], holds: Holds) -> list[str]:
         return []
     if want["identity"]:
         return [_SQL["number_rows"].strip().format(table=table, name=name)]
-    return [f"alter table public.{table} alter column {name} type {want['type']} using coalesce({name}, {value})"]
+    return [f"alter table {schema()}.{table} alter column {name} type {want['type']} using coalesce({name}, {value})"]
 
 
 def _default(there: Part, column: Part) -> list[str]:
-    table, name, want = f"public.{there.table}", there.name, column.detail
+    table, name, want = f"{schema()}.{there.table}", there.name, column.detail
     alter = f"alter table {table} alter column {name}"
     if want["default"]:
         return [f"{alter} set default {want['default']}"]

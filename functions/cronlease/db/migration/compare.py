@@ -4,10 +4,11 @@ A difference has either statements, which migrate runs, or a fix: the statement 
 because it drops something that is not ours or reads data in a way we would have to guess.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part, name_of, of_table
 from cronlease.db.migration.columns import changed, key_columns, own_times
+from cronlease.db.schema import schema
 
 # What a schedule is told by whoever declares it; a rule about these is the owner's own. Runs write the other columns.
 _DECLARED = {"function_name"}
@@ -25,15 +26,18 @@ def compare(present: Catalogue, wanted: Catalogue, holds: Holds) -> Iterator[Dif
         yield from _rules(present, wanted, table)
 
 
-def adoptable(present: Catalogue, wanted: Catalogue, table: str, holds: Holds) -> Iterator[Difference]:
-    """What an older table needs before the migration that grows it is applied."""
+def adoptable(
+    present: Catalogue, wanted: Catalogue, table: str, base: Collection[str], holds: Holds
+) -> Iterator[Difference]:
+    """What an older table needs before the migration that grows it is applied. `base` are the columns without which
+    that cannot begin: it adds the others itself."""
     if refusal := _cannot_be_ours(present[table, "table", table], present, wanted):
         yield refusal
         return
     have = of_table(present, table, "column")
     yield from _strangers(present, wanted, table)
     yield from _made_again(present, wanted, table)
-    yield from changed(present, wanted, table, holds, only=have.keys() | _base(wanted, table))
+    yield from changed(present, wanted, table, holds, only={*have, *base})
     if table == "refresh_schedule":
         yield from own_times(present, wanted, table)
     yield from _keys(present, wanted, table, holds, only="p")
@@ -42,18 +46,9 @@ def adoptable(present: Catalogue, wanted: Catalogue, table: str, holds: Holds) -
         yield from _half_locks(have, holds)
 
 
-def _base(wanted: Catalogue, table: str) -> set[str]:
-    """The columns without which the migration cannot begin: it adds the others itself."""
-    first = {
-        "refresh_schedule": {"function_name", "next_run_at", "last_run_at", "last_status"},
-        "opening_signals": {"source", "external_id", "title", "url", "first_seen_at"},
-    }
-    return first.get(table, set()) & of_table(wanted, table, "column").keys()
-
-
 def _cannot_be_ours(table: Part, present: Catalogue, wanted: Catalogue) -> Difference | None:
     kinds = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "p": "partitioned table"}
-    kind, place = table.detail["relkind"], f"public.{table.name}"
+    kind, place = table.detail["relkind"], f"{schema()}.{table.name}"
     if kind != "r":
         word = kinds.get(kind, "relation")
         verb = "table" if kind in "pr" else word
@@ -99,7 +94,7 @@ def _strangers(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Di
                 for each in of_table(present, table, "constraint").values()
                 if each.detail["type"] == "p" and part.name in each.detail["columns"]
             ]
-            fix = f"alter table public.{table} {''.join(keys)}alter column {name_of(part)} drop not null"
+            fix = f"alter table {schema()}.{table} {''.join(keys)}alter column {name_of(part)} drop not null"
             yield Difference(what, fix=fix, theirs=True)
 
 
@@ -138,7 +133,7 @@ def _keys(present: Catalogue, wanted: Catalogue, table: str, holds: Holds, only:
             yield _added_key(key, name, same, holds, of_table(present, table, "column"))
         elif name not in [each.name.rstrip("0123456789") for each in same]:
             # The server numbers a name that a relation elsewhere has.
-            rename = f"alter table public.{table} rename constraint {name_of(fit)} to {name}"
+            rename = f"alter table {schema()}.{table} rename constraint {name_of(fit)} to {name}"
             yield Difference(f"constraint {name} of {table} is named {fit.name}", (rename,))
 
 
@@ -149,19 +144,19 @@ def _twins(present: Catalogue, wanted: Catalogue, table: str, holds: Holds) -> I
         columns = key.detail["columns"]
         if key.detail["type"] == "u" and set(columns) <= have.keys() and holds(table, _is_double(table, columns)):
             listed = ", ".join(columns)
-            fix = f"alter table public.{table} rename column {columns[0]} to {columns[0]}_before"
+            fix = f"alter table {schema()}.{table} rename column {columns[0]} to {columns[0]}_before"
             yield Difference(f"{listed} of {table} is the same in several rows", fix=fix)
 
 
 def _is_double(table: str, columns: list[str]) -> str:
     listed = ", ".join(columns)
-    twins = f"select {listed} from public.{table} group by {listed} having count(*) > 1"  # noqa: S608 (names of ours)
+    twins = f"select {listed} from {schema()}.{table} group by {listed} having count(*) > 1"  # noqa: S608 (names of ours)
     return f"({listed}) in ({twins})"
 
 
 def _added_key(key: Part, name: str, deferrable: list[Part], holds: Holds, have: dict[str, Part]) -> Difference:
     table, columns = key.table, key.detail["columns"]
-    place, listed = f"public.{table}", ", ".join(columns)
+    place, listed = f"{schema()}.{table}", ", ".join(columns)
     what = f"{listed} of {table} is not unique by a constraint"
     for column in columns:
         if holds(table, f"{column} is null"):
@@ -190,7 +185,7 @@ def _half_locks(have: dict[str, Part], holds: Holds) -> Iterator[Difference]:
         half = f"{one} is not null"
     if holds("refresh_schedule", half.replace("locked_by", "locked_by::text")):
         clear = ", ".join(f"{column} = null" for column in ("locked_by", "locked_until") if column in have)
-        statement = f"update public.refresh_schedule set {clear} where {half}"  # noqa: S608 (names of ours)
+        statement = f"update {schema()}.refresh_schedule set {clear} where {half}"  # noqa: S608 (names of ours)
         yield Difference("refresh_schedule has locks without a holder or without an end", (statement,))
 
 
@@ -211,7 +206,7 @@ def _rules(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Differ
 
 
 def _awake(there: Part, part: Part) -> tuple[str, tuple[str, ...]]:
-    place = f"public.{part.table}"
+    place = f"{schema()}.{part.table}"
     what = f"{part.kind} {part.name} of {part.table} is not in force"
     if part.kind == "constraint":
         return what, (f"alter table {place} validate constraint {part.name}",)
@@ -222,14 +217,15 @@ def _awake(there: Part, part: Part) -> tuple[str, tuple[str, ...]]:
 
 def _drop(part: Part) -> str:
     if part.kind == "index":
-        return f"drop index public.{name_of(part)}"
+        return f"drop index {schema()}.{name_of(part)}"
     if part.kind == "trigger":
-        return f"drop trigger {name_of(part)} on public.{part.table}"
-    return f"alter table public.{part.table} drop constraint {name_of(part)}"
+        return f"drop trigger {name_of(part)} on {schema()}.{part.table}"
+    return f"alter table {schema()}.{part.table} drop constraint {name_of(part)}"
 
 
 def _creation(part: Part) -> str:
     text = str(part.detail["text"])
     if part.kind == "constraint":
-        return f"alter table public.{part.table} add constraint {part.name} {text}"
-    return text.replace(" ON ", " ON public.", 1).replace(" EXECUTE FUNCTION ", " EXECUTE FUNCTION public.")
+        return f"alter table {schema()}.{part.table} add constraint {part.name} {text}"
+    place = schema()
+    return text.replace(" ON ", f" ON {place}.", 1).replace(" EXECUTE FUNCTION ", f" EXECUTE FUNCTION {place}.")

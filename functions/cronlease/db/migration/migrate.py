@@ -3,7 +3,7 @@
 One transaction under one lock, so any number of processes may do it at the same time and none sees half.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,17 @@ from typing import Any
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration import adopt
+from cronlease.db.migration.advice import advice
 from cronlease.db.migration.bearers import bearers, notes, older, refusals
 from cronlease.db.migration.catalogue import Catalogue, Difference, made_by_each
-from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.packages import OURS, MigrationError, of_actions
 from cronlease.db.migration.replace import closing_of, replace
 from cronlease.db.migration.schema_files import (
+    Packages,
     SchemaFile,
     absent,
+    adopted_tables,
+    files_named,
     functions_and_views,
     has_ledger,
     label,
@@ -27,14 +31,17 @@ from cronlease.db.migration.schema_files import (
     record,
     schema_files,
     tables_of,
+    wanted,
 )
 from cronlease.db.migration.trial import reactions, silence, try_out, wake
 from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import PUBLIC, lock_key, schema
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
 __all__ = [
     "MigrationError",
     "SchemaFile",
+    "create_for",
     "create_if_absent",
     "functions_and_views",
     "migrate",
@@ -44,22 +51,7 @@ __all__ = [
 ]
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
-_LOCK: Query[None] = Query("select pg_advisory_xact_lock(3, 0)", {}, lambda _: None)
 _NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
-# Not done by migrate itself: other applications of the database may count on the right.
-_OPEN = (
-    "every role may create in the schema public, where a function of the same name could take our calls:"
-    " `revoke create on schema public from public` closes it, and `cronlease migrate --roles` does that, too"
-)
-_ENCODING = (
-    "the encoding of the database is {encoding}, and text that it cannot hold fails: use a database that was created"
-    " with encoding 'UTF8'"
-)
-
-_ELSEWHERE = (
-    "the table {schema}.refresh_schedule was left alone, since everything of ours is in the schema public: where it"
-    " is the older one, `alter table {schema}.refresh_schedule set schema public` belongs before the first migrate"
-)
 
 # Learns after each file how many are done, of how many.
 Progress = Callable[[int, int], None]
@@ -70,48 +62,78 @@ Note = Callable[[str], None]
 def _ignore(*_: object) -> None: ...
 
 
-def migrate(url: str, progress: Progress = _ignore, *, roles: bool = False, note: Note = _ignore) -> list[str]:
-    """Brings the database up to schema/; answers the names of the migrations it applied. Roles: also what roles.sql
-    says, from then on by every migrate."""
-    return _locked(url, lambda conn: _apply(conn, progress, note, roles=roles))
+def migrate(
+    url: str,
+    progress: Progress = _ignore,
+    *,
+    packages: Packages = None,
+    roles: bool = False,
+    note: Note = _ignore,
+) -> list[str]:
+    """Brings the database up to schema/; answers the names of the migrations it applied. Packages: those that are
+    declared; what is in the database already is kept up, too. Roles: also what roles.sql says, from then on by every
+    migrate."""
+    return _locked(url, lambda conn: _apply(conn, packages, progress, note, roles=roles))
 
 
-def rehearse(url: str) -> None:
+def rehearse(url: str, packages: Packages = None) -> None:
     """Raises MigrationError where migrate would, and changes nothing: all of it is done and rolled back. It takes the
     same locks, so it is for what cannot be known otherwise: whether older tables can be adopted."""
-    _locked(url, lambda conn: _apply(conn, _ignore, _ignore), end="rollback")
+    _locked(url, lambda conn: _apply(conn, packages, _ignore, _ignore), end="rollback")
 
 
-def create_if_absent(url: str, note: Note = _ignore) -> list[str]:
-    """The same for a first run: only where nothing of ours exists yet, or what an older generation left. What is half
-    there is left to a person."""
+def create_if_absent(url: str, note: Note = _ignore, packages: Packages = None) -> list[str]:
+    """The same for a first run: only where nothing of ours, or of one of the packages, exists yet, or what an older
+    generation left. What is half there is left to a person."""
 
     def apply_to_nothing(conn: Any) -> list[str]:
-        there = state(conn)
-        if there == "complete":
+        there = state(conn, packages)
+        if there == "complete" and not absent(conn, tables_of(schema_files("migrations", packages))):
             # Another first run was faster.
             return []
         if there == "partial":
-            adopt.perform(conn, list(refusals(bearers(conn, pending(conn)))), note, adopting=True)
+            found = bearers(conn, pending(conn, packages), packages)
+            adopt.perform(conn, list(refusals(found)), note, adopting=True)
             raise MigrationError("part of the schema is missing")
-        return _apply(conn, _ignore, note)
+        return _apply(conn, packages, _ignore, note)
 
     return _locked(url, apply_to_nothing)
 
 
-def state(conn: Any) -> str:
+def create_for(url: str, actions: Iterable[str], note: Note = _ignore) -> list[str]:
+    """Tables that these actions need and that are not there, beside our own. Needs no right where all are."""
+    packages = of_actions(actions)
+    if packages == (OURS,):
+        return []
+    try:
+        with closing(connect_sync(url)) as conn:
+            if not absent(conn, tables_of(schema_files("migrations", packages))):
+                return []
+    except DatabaseTrouble as trouble:
+        raise MigrationError(advised(trouble)) from trouble
+    return create_if_absent(url, note, packages)
+
+
+def state(conn: Any, packages: Packages = None) -> str:
     """What of ours is there: absent, adoptable, partial or complete."""
-    there = _ask(conn, "state")
+    there = _ask(conn, "state", adopted=adopted_tables(packages))
     if there is None:
-        raise MigrationError(_NO_SCHEMA)
+        if schema() == PUBLIC:
+            raise MigrationError(_NO_SCHEMA)
+        return "absent"
     return str(there)
+
+
+def has_schema(conn: Any) -> bool:
+    """Whether the schema is there. Public, which everybody has and somebody may have dropped, is not made here."""
+    return schema() == PUBLIC or _ask(conn, "has_schema") is True
 
 
 def _locked(url: str, work: Callable[[Any], list[str]], end: str = "commit") -> list[str]:
     try:
         with closing(connect_sync(url)) as conn:
             send_sync(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
-            ask_sync(conn, _LOCK)
+            ask_sync(conn, Query(f"select pg_advisory_xact_lock({lock_key('migrate')}, 0)", {}, first))
             # From here waiting would make every request wait behind us.
             send_sync(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
             applied = work(conn)
@@ -126,11 +148,16 @@ def _locked(url: str, work: Callable[[Any], list[str]], end: str = "commit") -> 
     return applied
 
 
-def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) -> list[str]:
+def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, roles: bool = False) -> list[str]:
     """Everything that migrate does, in order. Raises MigrationError: what cannot be adopted is refused first."""
-    there, files, replaced = state(conn), schema_files("migrations"), functions_and_views()
-    unseen, new = pending(conn), absent(conn, made_by(files))
-    named = bearers(conn, unseen)
+    packages = wanted(conn, declared)
+    if not has_schema(conn):
+        send_sync(conn, f"create schema {schema()}")
+    there = state(conn, packages)
+    files, replaced = schema_files("migrations", packages), functions_and_views(packages)
+    unseen, new = pending(conn, packages), absent(conn, made_by(files))
+    adopting = there in ("adoptable", "partial") or not set(tables_of(unseen)) <= set(new)
+    named = bearers(conn, unseen, packages)
     taken_over = {each.name for each in older(named)}
 
     # What others made or own is refused before anything is looked into.
@@ -140,7 +167,7 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
     expected = {} if new == made_by(files) else _expected(conn, there, files, note)
     known = adopt.recognised(conn, expected) if expected and not has_ledger(conn) else []
     migrations = [file for file in unseen if file.name not in known]
-    theirs = reactions(conn, expected) if there in ("adoptable", "partial") else []
+    theirs = reactions(conn, expected) if adopting else []
     silence(conn, theirs)
     if expected:
         adopt.perform(conn, adopt.before(conn, expected, migrations), note, adopting=True)
@@ -164,13 +191,13 @@ def _apply(conn: Any, progress: Progress, note: Note, *, roles: bool = False) ->
     for done, file in enumerate(replaced, start=len(migrations) + 1):
         replace(conn, file, adopting=file.name in taken_over)
         progress(done, total)
-    if there in ("adoptable", "partial"):
-        try_out(conn, theirs)
+    if adopting:
+        try_out(conn, theirs, packages)
     if roles or _ask(conn, "has_roles"):
-        for file in schema_files("."):
+        for file in files_named("roles", packages):
             _send(conn, file)
 
-    for line in [*notes(named), *_notes(conn)]:
+    for line in [*notes(named), *advice(conn)]:
         note(line)
     return [file.name for file in migrations]
 
@@ -180,7 +207,7 @@ def _of_others(conn: Any, files: list[SchemaFile], replaced: list[SchemaFile]) -
     params = {"tables": tables_of(files), "functions": [file.name for file in replaced]}
     for each in ask_sync(conn, Query(_SQL["of_others"], params, first)):
         kind, thing, owner = each["kind"], each["object"], each["owner"]
-        fix = f"alter {kind} public.{thing.removeprefix('public.')} owner to {each['migrator']}"
+        fix = f"alter {kind} {schema()}.{thing.removeprefix(f'{schema()}.')} owner to {each['migrator']}"
         yield Difference(f"{kind} {thing} belongs to the role {owner}, who could migrate instead", fix=fix)
 
 
@@ -200,23 +227,12 @@ def _expected(conn: Any, there: str, files: list[SchemaFile], note: Note) -> dic
 
 def _send(conn: Any, file: SchemaFile) -> None:
     try:
-        send_sync(conn, file.text)
+        send_sync(conn, file.sql)
     except NotPermitted:
         raise
     except DatabaseTrouble as trouble:
         raise MigrationError(f"{file.name}.sql: {trouble}") from None
 
 
-def _notes(conn: Any) -> Iterator[str]:
-    """What is not wrong with the schema, and should still be known to whoever migrates."""
-    facts = _ask(conn, "notes")
-    for schema in _ask(conn, "elsewhere"):
-        yield _ELSEWHERE.format(schema=schema)
-    if facts["open"]:
-        yield _OPEN
-    if facts["encoding"] != "UTF8":
-        yield _ENCODING.format(**facts)
-
-
-def _ask(conn: Any, name: str) -> Any:
-    return ask_sync(conn, Query(_SQL[name], {}, first))
+def _ask(conn: Any, name: str, **params: Any) -> Any:
+    return ask_sync(conn, Query(_SQL[name], params, first))

@@ -15,7 +15,11 @@ from (
   select
     to_regclass('public.cronlease_migrations') is not null as ledger,
     to_regclass('public.refresh_runs') is not null as runs,
-    coalesce(to_regclass('public.refresh_schedule'), to_regclass('public.opening_signals')) is not null as older,
+    exists (
+      select
+      from unnest(%(adopted)s::text[]) as name
+      where to_regclass('public.' || name) is not null
+    ) as older,
     exists (
       select
       from pg_catalog.pg_proc
@@ -30,6 +34,9 @@ from (
     ) as grown
 ) found
 
+-- name: has_schema
+select to_regnamespace('public') is not null
+
 -- name: has_roles
 -- Whether roles.sql was applied to this database. The roles alone do not say so: all databases of a server share them.
 select exists (
@@ -41,13 +48,6 @@ select exists (
   where p.proname = 'acquire_refresh_lock'
     and p.pronamespace = 'public'::regnamespace
     and r.rolname = 'cronlease_runner'
-)
-
--- name: notes
--- What a person should know of the database: its encoding, and whether everybody may create in the schema.
-select jsonb_build_object(
-  'encoding', current_setting('server_encoding'),
-  'open', has_schema_privilege('public', 'public', 'create')
 )
 
 -- name: of_others
@@ -77,13 +77,3 @@ from (
     and p.proname = any (%(functions)s::text[])
 ) o
 where not pg_has_role(current_user, o.owner, 'usage')
-
--- name: elsewhere
--- Schemas of the search path, other than public, that have a table of the older generation.
-select coalesce(jsonb_agg(distinct n.nspname), '[]')
-from pg_catalog.pg_class c
-join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where c.relname = 'refresh_schedule'
-  and c.relkind in ('r', 'p', 'v')
-  and n.nspname = any (current_schemas(false))
-  and n.nspname <> 'public'

@@ -37,12 +37,12 @@ def replace(conn: Any, file: SchemaFile, *, adopting: bool = False) -> None:
         _drop(conn, file.name, before)
     send_sync(conn, "savepoint before")
     try:
-        send_sync(conn, file.text)
+        send_sync(conn, file.sql)
     except Mismatch:
         # Same name and arguments, another result: that cannot be replaced in place.
         send_sync(conn, "rollback to savepoint before")
         _drop(conn, file.name, before)
-        send_sync(conn, file.text)
+        send_sync(conn, file.sql)
     send_sync(conn, "release savepoint before")
     _drop(conn, file.name, before)
     if adopting or not _oids(before) & _oids(_versions(conn, file.name)):

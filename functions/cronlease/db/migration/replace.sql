@@ -44,7 +44,7 @@ from (
       a.privilege_type,
       o.kind,
       o.name,
-      case when a.grantee = 0 then 'public' else a.grantee::regrole::text end,
+      case when a.grantee = 0 then lower('PUBLIC') else a.grantee::regrole::text end,
       case when a.is_grantable then ' with grant option' end
     )
   from object o
@@ -88,7 +88,7 @@ begin
         'revoke all on %s %s from %s',
         g.kind,
         g.object,
-        case when a.grantee = 0 then 'public' else a.grantee::regrole::text end
+        case when a.grantee = 0 then lower('PUBLIC') else a.grantee::regrole::text end
       )
     from given g
     cross join lateral aclexplode(g.acl) a

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,17 @@ from typing import Any
 from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.packages import OURS, MigrationError, folder_of, installed
 from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import in_schema, schema
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _CREATES_TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
+_GROWS_TABLE = re.compile(r"^create table if not exists public\.(\w+) \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
 _CREATES = re.compile(
     r"^create (?:or replace )?(?:unlogged )?(?:table|function) (?:if not exists )?public\.(\w+)", re.MULTILINE
 )
+
+# None: all that are installed.
+Packages = Collection[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,11 @@ class SchemaFile:
     package: str = OURS
 
     @property
+    def sql(self) -> str:
+        """What is sent: the text, about our schema. The hash is of the text."""
+        return in_schema(self.text)
+
+    @property
     def hash(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
@@ -36,6 +46,14 @@ class SchemaFile:
         return _CREATES_TABLE.findall(self.text)
 
     @property
+    def adopts(self) -> dict[str, list[str]]:
+        """The tables that it grows where they are there already, each with the columns that it begins with."""
+        return {
+            name: re.findall(r"^  (?!primary key)(\w+) ", columns, re.MULTILINE)
+            for name, columns in _GROWS_TABLE.findall(self.text)
+        }
+
+    @property
     def is_view(self) -> bool:
         return "create or replace view" in self.text
 
@@ -43,22 +61,27 @@ class SchemaFile:
     def closing(self) -> str:
         """Takes a function from everybody: it is made open to all, and may act with the rights of its owner."""
         is_function = "create or replace function" in self.text
-        return f"revoke all on function public.{self.name} from public" if is_function else ""
+        return f"revoke all on function {schema()}.{self.name} from public" if is_function else ""
 
 
-def schema_files(folder: str) -> list[SchemaFile]:
-    """The files of that folder of every package, in the order in which they are applied. Raises MigrationError."""
+def schema_files(folder: str, packages: Packages = None) -> list[SchemaFile]:
+    """The files of that folder of these packages, in the order in which they are applied. Raises MigrationError."""
     return [
         SchemaFile(path.stem, path.read_text("utf-8"), package)
-        for package in installed()
+        for package in packages or installed()
         for path in sorted((folder_of(package) / folder).glob("*.sql"))
     ]
 
 
-def functions_and_views() -> list[SchemaFile]:
+def files_named(name: str, packages: Packages = None) -> list[SchemaFile]:
+    """The one file of that name of each of these packages that has it."""
+    return [file for file in schema_files(".", packages) if file.name == name]
+
+
+def functions_and_views(packages: Packages = None) -> list[SchemaFile]:
     """In the order in which they are applied: views may call functions, never the other way round, since functions
     are not looked into while they are made."""
-    return sorted(schema_files("functions"), key=lambda file: file.is_view)
+    return sorted(schema_files("functions", packages), key=lambda file: file.is_view)
 
 
 def tables_of(files: Iterable[SchemaFile]) -> list[str]:
@@ -70,9 +93,10 @@ def made_by(files: Iterable[SchemaFile]) -> list[str]:
     return [name for file in files for name in _CREATES.findall(file.text)]
 
 
-def pending(conn: Any) -> list[SchemaFile]:
-    """The migrations that this database has yet to see; raises MigrationError for a ledger that is not true."""
-    applied, files = _applied(conn), schema_files("migrations")
+def pending(conn: Any, packages: Packages = None) -> list[SchemaFile]:
+    """The migrations of these packages that this database has yet to see; raises MigrationError for a ledger that is
+    not true."""
+    applied, files = _applied(conn), schema_files("migrations", packages)
     for file in files:
         if file.name not in applied:
             continue
@@ -89,8 +113,39 @@ def pending(conn: Any) -> list[SchemaFile]:
 
 
 def newer_migrations(conn: Any) -> list[str]:
-    """Migrations that this database has seen and that are not in schema/: of a newer version."""
-    return sorted(_applied(conn).keys() - {file.name for file in schema_files("migrations")})
+    """Migrations that this database has seen and that are not in schema/: of a newer version. What a package that
+    is not installed here has made is none of our business."""
+    if not has_ledger(conn):
+        return []
+    known = [file.name for file in schema_files("migrations")]
+    params = {"known": known, "packages": list(installed())}
+    newer: list[str] = ask_sync(conn, Query(_SQL["newer"], params, first))
+    return newer
+
+
+def packages_in(conn: Any) -> set[str]:
+    """The packages of which this database has seen a migration, or has a table where the role may not look at the
+    ledger."""
+    files = schema_files("migrations")
+    if has_ledger(conn) and not ask_sync(conn, Query(_SQL["ledger_is_readable"], {}, first)):
+        there = set(tables_of(files)) - set(absent(conn, tables_of(files)))
+        return {file.package for file in files if there & set(file.tables)}
+    seen = _applied(conn)
+    return {file.package for file in files if file.name in seen}
+
+
+def wanted(conn: Any, declared: Packages) -> tuple[str, ...]:
+    """The packages that belong into this database: those that are declared, and those that are there already. All
+    that are installed where nobody declares any."""
+    if declared is None:
+        return installed()
+    there = packages_in(conn)
+    return tuple(package for package in installed() if package in there or package in declared)
+
+
+def adopted_tables(packages: Packages = None) -> list[str]:
+    """The tables that migrations grow where they find them."""
+    return [name for file in schema_files("migrations", packages) for name in file.adopts]
 
 
 def has_ledger(conn: Any) -> bool:
@@ -131,7 +186,7 @@ def _applied(conn: Any) -> dict[str, str]:
     if not ask_sync(conn, Query(_SQL["ledger_is_ours"], {}, first)):
         raise MigrationError(
             "there is a table cronlease_migrations that is not ours: change that with"
-            " `alter table public.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
+            f" `alter table {schema()}.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
         )
     applied: dict[str, str] = ask_sync(conn, Query(_SQL["applied"], {}, first))
     return applied
@@ -139,6 +194,6 @@ def _applied(conn: Any) -> dict[str, str]:
 
 def _missing_table(conn: Any, names: list[str]) -> str | None:
     """The first of these tables that is not there."""
-    params = {"names": [f"public.{name}" for name in names]}
+    params = {"names": [f"{schema()}.{name}" for name in names]}
     query: Query[str | None] = Query(_SQL["missing_table"], params, first)
     return ask_sync(conn, query)

@@ -5,6 +5,13 @@
 select coalesce(jsonb_object_agg(name, hash), '{}')
 from public.cronlease_migrations
 
+-- name: newer
+-- Migrations of these packages that are not known. A row that version 0.1 wrote is the mechanism's for all it knew.
+select coalesce(jsonb_agg(m.name order by m.name), '[]')
+from public.cronlease_migrations m
+where m.name <> all (%(known)s::text[])
+  and coalesce(to_jsonb(m) ->> 'package', 'cronlease') = any (%(packages)s::text[])
+
 -- name: ledger_is_ours
 -- Whether a table of that name has what a ledger of ours has.
 select count(*) = 2
@@ -12,6 +19,9 @@ from pg_catalog.pg_attribute
 where attrelid = to_regclass('public.cronlease_migrations')
   and attname in ('name', 'hash')
   and not attisdropped
+
+-- name: ledger_is_readable
+select has_table_privilege('public.cronlease_migrations', 'select')
 
 -- name: record
 insert into public.cronlease_migrations (name, hash)
@@ -37,8 +47,8 @@ where to_regclass(name) is null
 select coalesce(jsonb_agg(name), '[]')
 from unnest(%(names)s::text[]) as name
 where exists (
-  select from pg_catalog.pg_class c where c.relname = name and c.relnamespace = 'public'::regnamespace
+  select from pg_catalog.pg_class c where c.relname = name and c.relnamespace = to_regnamespace('public')
 )
 or exists (
-  select from pg_catalog.pg_proc p where p.proname = name and p.pronamespace = 'public'::regnamespace
+  select from pg_catalog.pg_proc p where p.proname = name and p.pronamespace = to_regnamespace('public')
 )

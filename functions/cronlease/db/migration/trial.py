@@ -2,6 +2,7 @@
 out, so that one that would make every run fail is named before the migration is committed."""
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,9 @@ from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.adopt import Made, detail_of
 from cronlease.db.migration.catalogue import Difference, together
 from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import Packages, files_named
 from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import in_schema, schema
 from cronlease.errors import Contended, DatabaseTrouble, SchemaMissing
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
@@ -30,22 +33,22 @@ class Reaction(NamedTuple):
 
     @property
     def silencing(self) -> str:
-        return f"alter table public.{self.of_table} disable {self.kind} {self.name}"
+        return f"alter table {schema()}.{self.of_table} disable {self.kind} {self.name}"
 
     @property
     def waking(self) -> str:
-        return f"alter table public.{self.of_table} enable {self.how}{self.kind} {self.name}"
+        return f"alter table {schema()}.{self.of_table} enable {self.how}{self.kind} {self.name}"
 
     @property
     def removal(self) -> str:
-        return f"drop {self.kind} {self.name} on public.{self.of_table}"
+        return f"drop {self.kind} {self.name} on {schema()}.{self.of_table}"
 
     @property
     def searching(self) -> str:
         """Lets the function of a trigger find what it names without a schema, whoever calls it."""
         function = self.function or ""
-        function = function if "." in function.partition("(")[0] else f"public.{function}"
-        return f"alter function {function} set search_path = public"
+        function = function if "." in function.partition("(")[0] else f"{schema()}.{function}"
+        return f"alter function {function} set search_path = {schema()}"
 
 
 def reactions(conn: Any, by: Made) -> list[Reaction]:
@@ -69,23 +72,25 @@ def wake(conn: Any, theirs: Iterable[Reaction]) -> None:
         send_sync(conn, each.waking)
 
 
-def try_out(conn: Any, theirs: Iterable[Reaction]) -> None:
-    """Raises MigrationError unless a run can be claimed and ended, and an opening written, on the adopted tables. It
-    names what is in the way, and the statement that helps. Leaves nothing behind."""
-    trouble = _trial(conn)
+def try_out(conn: Any, theirs: Iterable[Reaction], packages: Packages = None) -> None:
+    """Raises MigrationError unless a run can be claimed and ended on the adopted tables, and what the packages try
+    themselves goes well. It names what is in the way, and the statement that helps. Leaves nothing behind."""
+    text = "\n".join([_SQL["trial"], *(file.sql for file in files_named("trial", packages))])
+    _trial = partial(_tried, conn, text)
+    trouble = _trial()
     if trouble is None:
         return
     said = f"a run on these tables would fail: {trouble}{detail_of(trouble)}"
     diag = getattr(trouble.__cause__, "diag", None)
     if diag is not None and diag.constraint_name and diag.table_name:
-        fix = f"alter table public.{diag.table_name} drop constraint {diag.constraint_name}"
-        if _trial(conn, fix) is None:
+        fix = f"alter table {schema()}.{diag.table_name} drop constraint {diag.constraint_name}"
+        if _trial(fix) is None:
             raise MigrationError(Difference(said, fix=fix).sentence)
     for each in theirs:
-        if _trial(conn, f"{each.removal};{_FRESH}" if each.kind == "rule" else each.removal) is not None:
+        if _trial(f"{each.removal};{in_schema(_FRESH)}" if each.kind == "rule" else each.removal) is not None:
             continue
         said = f"{each.kind} {each.name} of {each.of_table} would make runs fail: {trouble}{detail_of(trouble)}"
-        if each.function and isinstance(trouble, SchemaMissing) and _trial(conn, each.searching) is None:
+        if each.function and isinstance(trouble, SchemaMissing) and _trial(each.searching) is None:
             raise MigrationError(
                 Difference(f"{said}, since our functions search no schema", fix=each.searching).sentence
             )
@@ -94,11 +99,11 @@ def try_out(conn: Any, theirs: Iterable[Reaction]) -> None:
     raise MigrationError(f"{said}: change what forbids it{f' ({names})' if names else ''}, then migrate")
 
 
-def _trial(conn: Any, preparation: str = "") -> DatabaseTrouble | None:
+def _tried(conn: Any, text: str, preparation: str = "") -> DatabaseTrouble | None:
     """What goes wrong in a trial after this statement, if anything."""
     send_sync(conn, "savepoint trial")
     try:
-        send_sync(conn, f"{preparation};{_SQL['trial']}")
+        send_sync(conn, f"{preparation};{text}")
     except Contended:
         raise
     except DatabaseTrouble as trouble:

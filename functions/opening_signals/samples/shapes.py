@@ -6,7 +6,7 @@ from email.utils import format_datetime
 from html import escape
 from typing import Any, NamedTuple
 
-from cronlease.emulator.samples import Sample
+from opening_signals.samples.boards import Sample
 
 # Of the feeds that decide it themselves; so few that there is a second page.
 _ON_A_PAGE = 5

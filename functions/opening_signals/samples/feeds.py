@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from cronlease.emulator import shapes
 from cronlease.emulator.loopback import Answer, LoopbackServer
-from cronlease.emulator.samples import samples
-from cronlease.emulator.shapes import Asked, is_first_page
+from opening_signals.samples import shapes
+from opening_signals.samples.boards import samples
+from opening_signals.samples.shapes import Asked, is_first_page
 
 _JSON = "application/json; charset=utf-8"
 

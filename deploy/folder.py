@@ -1,0 +1,119 @@
+"""A folder that is deployed: what is wrong with its jobs.json, and which of its files go along.
+
+By itself, as `python3 deploy/folder.py FOLDER`, it prints the jobs.json as it will be staged.
+"""
+
+import ast
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).resolve().parents[1]
+SHIPPED = ROOT / "functions"
+# Said elsewhere in jobs.json, by the way of deploying, or by the Dockerfile.
+RESERVED = {
+    *("CRONLEASE_AUTH", "CRONLEASE_LEASE", "CRONLEASE_MAX_RUN", "CRONLEASE_MIGRATE", "DATABASE_URL"),
+    *("FUNCTION_SOURCE", "FUNCTION_TARGET", "GOOGLE_CLOUD_PROJECT", "PORT"),
+}
+_SCHEMA = "deploy/jobs.schema.json says what is in it"
+_TEST = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py|pytest\.ini|.*\.pyc")
+# The staged directory has its own: a file of that name would be lost.
+_STAGED = re.compile(r"Dockerfile|cronlease-.*\.whl")
+
+
+class Refused(Exception):
+    """One sentence that says what to do."""
+
+
+def end(sentence: str, status: int) -> NoReturn:
+    print(sentence, file=sys.stderr)  # noqa: T201
+    sys.exit(status)
+
+
+def read_jobs(folder: Path, sources: str | None = None) -> dict[str, Any]:
+    """Its jobs.json, as far as it has to be right for the rest to be made. With a sources file: and what names it."""
+    for name in ("main.py", "jobs.json"):
+        if not (folder / name).is_file():
+            raise Refused(f"{folder} has no {name}, so it is no folder to deploy: `cronlease init` makes one")
+    if sources and not Path(sources).is_file():
+        raise Refused(f"SOURCES is {sources}, and from {Path.cwd()} there is no such file")
+    path = folder / "jobs.json"
+    try:
+        jobs: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        functions, environment = jobs["functions"], jobs.get("environment", {})
+        hit = {job["function"] for job in jobs["jobs"].values()}
+        limits = [function[name] for function in functions.values() for name in ("lease", "max_run")]
+        texts, secrets = list(environment.values()), jobs.get("secrets", {})
+        named = [re.fullmatch(r"[A-Za-z0-9_-]{1,255}", secret) for secret in secrets.values()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"{path} cannot be used ({error!r}): {_SCHEMA}") from None
+    if not functions or not all(re.fullmatch(r"[1-9]\d*s", str(limit)) for limit in limits):
+        raise Refused(f"{path} needs a function, and times such as 300s: {_SCHEMA}")
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        raise Refused(f"{path} has something else than texts of one line in its environment")
+    if not all(named):
+        raise Refused(f"{path} has something else than names of secrets in its secrets: {_SCHEMA}")
+    if taken := sorted(RESERVED & {*environment, *secrets}):
+        raise Refused(f"{path} has {taken[0]} among its variables, which is set elsewhere: {_SCHEMA}")
+    if unknown := sorted(hit - set(functions)):
+        raise Refused(f"{path} has a job for {unknown[0]}, which is none of its functions")
+    declared = _declared(folder / "main.py")
+    if declared is not None and (missing := sorted(set(functions) - declared)):
+        raise Refused(f"{path} names the function {missing[0]}, which main.py does not have")
+    if sources:
+        jobs["environment"] = {**environment, "CRONLEASE_SOURCES": "sources.toml"}
+    return jobs
+
+
+def _declared(path: Path) -> set[str] | None:
+    """What the module binds at its top; None where only running it would tell."""
+    try:
+        body = ast.parse(path.read_text("utf-8")).body
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise Refused(f"{path} is not Python: {error}") from None
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {each.asname or each.name for each in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+        elif not isinstance(node, ast.Expr | ast.ClassDef):
+            return None
+    return None if "*" in found else found
+
+
+def files(folder: Path, brought: set[str]) -> Iterator[Path]:
+    """All but hidden files, tests, bytecode, virtual environments, and packages that the wheel has brought."""
+    for place, folders, found in os.walk(folder):
+        here, is_top = Path(place), Path(place) == folder
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in ("__pycache__", "tests")
+            and not (is_top and name in brought)
+            and not (here / name / "pyvenv.cfg").exists()
+        )
+        found = [name for name in sorted(found) if not name.startswith(".") and not _TEST.fullmatch(name)]
+        for path in [here / name for name in (*folders, *found)]:
+            if path.is_symlink() and not path.is_file():
+                raise Refused(f"{path} is a link to a folder or to nothing: put there what it stands for")
+        for name in found:
+            if is_top and _STAGED.fullmatch(name):
+                raise Refused(f"{here / name} would be lost, the staged directory has its own: rename it")
+            yield here / name
+
+
+if __name__ == "__main__":
+    try:
+        given = read_jobs(Path(sys.argv[1]) if sys.argv[1:] else SHIPPED, os.environ.get("SOURCES"))
+    except Refused as sentence:
+        end(str(sentence), 1)
+    print(json.dumps(given))  # noqa: T201

@@ -1,0 +1,185 @@
+"""`cronlease exec NAME -- command`: any command as a run."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from cronlease.cli import options, output
+from cronlease.cli.errors import UsageError
+from cronlease.cli.table import one_line
+from cronlease.embedded.child import end_with_parent
+from cronlease.job import Hit, Job
+from cronlease.outcome import Outcome, SkipReason
+from cronlease.process import loop, spawn_guard
+from cronlease.process.shutdown import process
+from cronlease.run.attempt import skip_unasked
+from cronlease.run.execution import run_once
+from cronlease.run.run import Run
+from cronlease.settings import Settings
+from cronlease.triggers.database import opened
+from cronlease.triggers.lease import hit_of, job_of
+
+if TYPE_CHECKING:
+    from cronlease.cli.main import Toolbox
+
+# Of the job's grace, so that the command is gone before its run is given up; and where the process is ending.
+_OF_GRACE, _LAST_SECONDS = 0.8, 0.5
+_NOT_FOUND, _NOT_PERMITTED, _SIGNALLED = 127, 126, 128
+
+
+@click.command("exec")
+@options.new_name
+@click.option("--lease", metavar="90s|5m|2h|1d", help="Renewed while the command runs; by default CRONLEASE_LEASE.")
+@click.option(
+    "--every", metavar="10m..15m", help="Not sooner than this after the last run; by default whenever free."
+)
+@click.option("--force", is_flag=True, help="Even if it is not due; never while it runs or is paused.")
+@click.option("--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Of a skip.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_obj
+def exec_command(
+    toolbox: "Toolbox",
+    name: str,
+    lease: str | None,
+    every: str | None,
+    force: bool,
+    skip_status: int,
+    command: tuple[str, ...],
+) -> None:
+    """Run a command as NAME, if that is due and free: on however many machines it is started, one runs it.
+
+    Write the command after --, so that its options are its own. The exit status is the command's; a skip says why and
+    exits with 0. The command gets SIGTERM, and SIGKILL if that does not help, when its lease is lost, when
+    CRONLEASE_MAX_RUN is over, and when we are told to stop. With CRONLEASE_NAME, CRONLEASE_REQUEST_ID and
+    CRONLEASE_FENCE from its environment its own SQL can call assert_lease at the start of a transaction, which then
+    cannot commit after the lease is lost.
+    """
+    settings = toolbox.settings()
+    output.configure_logs(settings, quiet=("run_failed",))
+    child = Command(command)
+    try:
+        job = job_of(name, child.run, settings, lease=lease, every=every)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if spawn_guard.is_spawned():
+        outcome = skip_unasked(name, uuid4(), SkipReason.SPAWNED)
+    else:
+        with toolbox.database_url() as url:
+            if not settings.has_database:
+                # Nobody else knows the address of the embedded one.
+                child.env = {"DATABASE_URL": url}
+            child.grace = job.limits.grace
+            outcome = loop.run(_run(job, hit_of("exec", every, force=force), child, url, settings))
+    _end(outcome, child, skip_status)
+
+
+async def _run(job: Job, hit: Hit, child: "Command", url: str, settings: Settings) -> Outcome:
+    async with opened(url, settings) as database:
+        told = partial(_told_to_stop, child, settings)
+        async with process.guarding(settings.drain_seconds, told=told):
+            return await run_once(job, hit, database, settings)
+
+
+def _told_to_stop(child: "Command", settings: Settings) -> None:
+    output.announce_stop(settings)
+    child.stop()
+
+
+def _end(outcome: Outcome, child: "Command", skip_status: int) -> None:
+    """Nothing of ours gets among the command's output."""
+    if outcome.skipped is not None:
+        click.echo(one_line(output.outcome_line(outcome)), err=True)
+        if outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
+            raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(skip_status)
+    if outcome.failed is not None:
+        click.echo(one_line(output.outcome_line(outcome)), err=True)
+        raise click.exceptions.Exit(child.status or 1)
+
+
+class CommandFailed(Exception):
+    """The command ended with another status than 0."""
+
+
+class Command:
+    """A child process with our standard streams, and with a process group of its own: what it has started itself gets
+    our signals, too. Not on a terminal, which would take it for a background job."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self._command = command
+        self._leads = not sys.stdin.isatty() and hasattr(os, "killpg")
+        self._process: asyncio.subprocess.Process | None = None
+        self.env: dict[str, str] = {}
+        self.grace = timedelta(0)
+        self.status = 0
+
+    async def run(self, run: Run) -> None:
+        """The job. Cancelled, it ends the command first."""
+        self._process = await self._start(run)
+        if process.draining:
+            # Told while it was being started.
+            self.stop()
+        try:
+            code = await self._process.wait()
+            if code and process.draining:
+                # It ended because it was told to: that is no failure of its own.
+                process.hurry()
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.status = _status(await self._end(self._process))
+            raise
+        self.status = _status(code)
+        if code:
+            how = f"by signal {-code}" if code < 0 else f"with status {code}"
+            raise CommandFailed(f"the command ended {how}")
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._signal(self._process, signal.SIGTERM)
+
+    async def _start(self, run: Run) -> asyncio.subprocess.Process:
+        options: dict[str, Any] = {"process_group": 0} if self._leads else {}
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                env={**run.child_env(), **self.env},
+                preexec_fn=end_with_parent(signal.SIGTERM),
+                **options,
+            )
+        except FileNotFoundError:
+            self.status = _NOT_FOUND
+            raise CommandFailed(f"there is no command {self._command[0]!r}") from None
+        except OSError as error:
+            self.status = _NOT_PERMITTED
+            raise CommandFailed(f"{self._command[0]!r} cannot be started: {error.strerror}") from None
+
+    async def _end(self, child: asyncio.subprocess.Process) -> int:
+        """Its end, within the grace of the job. Where we are told to stop it has had its time already."""
+        self.stop()
+        seconds = _LAST_SECONDS if process.draining else self.grace.total_seconds() * _OF_GRACE
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(child.wait(), seconds)
+        if self._leads or child.returncode is None:
+            # The group may outlive its leader.
+            self._signal(child, getattr(signal, "SIGKILL", signal.SIGTERM))
+        return await child.wait()
+
+    def _signal(self, child: asyncio.subprocess.Process, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._leads:
+                os.killpg(child.pid, number)
+            else:
+                child.send_signal(number)
+
+
+def _status(code: int) -> int:
+    """As a shell has it."""
+    return code if code >= 0 else _SIGNALLED - code

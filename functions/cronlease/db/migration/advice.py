@@ -1,0 +1,35 @@
+"""What is not wrong with the schema, and should still be known to whoever migrates."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.schema import in_schema
+
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+# Not done by migrate itself: other applications of the database may count on the right.
+_OPEN = (
+    "every role may create in the schema public, where a function of the same name could take our calls:"
+    " `revoke create on schema public from public` closes it, and `cronlease migrate --roles` does that, too"
+)
+_ENCODING = (
+    "the encoding of the database is {encoding}, and text that it cannot hold fails: use a database that was created"
+    " with encoding 'UTF8'"
+)
+_ELSEWHERE = (
+    "the table {schema}.refresh_schedule was left alone, since everything of ours is in the schema public: where it"
+    " is the older one, `alter table {schema}.refresh_schedule set schema public` belongs before the first migrate"
+)
+
+
+def advice(conn: Any) -> Iterator[str]:
+    """A sentence each."""
+    facts = ask_sync(conn, Query(_SQL["notes"], {}, first))
+    for another in ask_sync(conn, Query(_SQL["elsewhere"], {}, first)):
+        yield in_schema(_ELSEWHERE).format(schema=another)
+    if facts["open"]:
+        yield in_schema(_OPEN)
+    if facts["encoding"] != "UTF8":
+        yield _ENCODING.format(**facts)
