@@ -104,7 +104,7 @@ def seed(room: Room) -> None:
     for name, changes in {
         "tell": f"next_run_at = {ahead}, last_status = 'success', last_run_at = clock_timestamp()",
         "fails": f"next_run_at = {ahead}, last_status = 'failed', last_error = 'failed: no feed', failures = 3",
-        "late": "next_run_at = clock_timestamp() - interval '1 h'",
+        "late": "next_run_at = clock_timestamp() - interval '1 h', late_at = clock_timestamp()",
         "paused": "paused_at = clock_timestamp(), paused_reason = 'the feed is down'",
         "done": "once = true, completed_at = clock_timestamp()",
     }.items():

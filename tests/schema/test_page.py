@@ -17,12 +17,14 @@ HEALTH = {
     "never ran": ("", "ok"),
     "its time has come": ("next_run_at = clock_timestamp()", "ok"),
     "waits": (f"next_run_at = {AHEAD}", "ok"),
-    "nobody came": (f"next_run_at = {LONG_AGO}", "late"),
-    "its holder is gone": (f"locked_by = 'somebody', locked_until = {LONG_AGO}", "late"),
+    "nobody came": (f"next_run_at = {LONG_AGO}, late_at = {LONG_AGO}", "late"),
+    "its time went by": (f"next_run_at = {LONG_AGO}, late_at = {AHEAD}", "ok"),
+    "its holder is gone": (f"locked_by = 'somebody', locked_until = {LONG_AGO}", "stale"),
     "runs": (HELD, "running"),
     "runs again after failures": (f"{HELD}, failures = 2", "running"),
     "failed": (f"failures = 1, next_run_at = {AHEAD}", "failing"),
-    "failed, and nobody came": (f"failures = 1, next_run_at = {LONG_AGO}", "failing"),
+    "failed, and nobody came": (f"failures = 1, next_run_at = {LONG_AGO}, late_at = {LONG_AGO}", "failing"),
+    "stopped": (f"failures = 5, breaker_until = {AHEAD}, next_run_at = {AHEAD}", "breaker_open"),
     "paused": (PAUSED, "paused"),
     "paused after failures": (f"{PAUSED}, failures = 3", "paused"),
     "paused while it runs": (f"{PAUSED}, {HELD}", "running"),
@@ -55,19 +57,19 @@ def test_each_schedule_is_in_one_health_and_what_needs_a_person_comes_first(each
         name: health for name, (_, health) in HEALTH.items()
     }
     assert shown["counts"] == {health: healths.count(health) for health in set(healths)}
-    order = ["failing", "late", "running", "ok", "paused", "completed"]
+    order = ["breaker_open", "failing", "stale", "late", "running", "ok", "paused", "completed"]
     assert healths == sorted(healths, key=order.index)
     for health in order:
         assert set(names(each, health=health)) == {name for name, (_, is_so) in HEALTH.items() if is_so == health}
 
 
 def test_the_pages_together_show_each_schedule_once(each: psycopg.Connection) -> None:
-    pages = [page(each, page=number, size=4) for number in (1, 2, 3, 4)]
+    pages = [page(each, page=number, size=5) for number in (1, 2, 3)]
     shown = [row["function_name"] for document in pages for row in document["schedules"]]
 
     assert shown == names(each)
-    assert [document["more"] for document in pages] == [True, True, True, False]
-    assert page(each, page=3, size=4)["counts"] == page(each)["counts"]
+    assert [document["more"] for document in pages] == [True, True, False]
+    assert page(each, page=3, size=5)["counts"] == page(each)["counts"]
 
 
 def test_a_search_takes_its_text_as_it_is(conn: psycopg.Connection) -> None:
@@ -183,7 +185,7 @@ def test_a_page_looks_at_few_rows_however_many_there_are(conn: psycopg.Connectio
     conn.execute(
         """
         insert into public.refresh_schedule
-          (function_name, action, next_run_at, once, completed_at, paused_at, failures, last_run_at, fence)
+          (function_name, action, next_run_at, once, completed_at, paused_at, failures, last_run_at, fence, late_at)
         select
           'job ' || i,
           'job',
@@ -193,7 +195,8 @@ def test_a_page_looks_at_few_rows_however_many_there_are(conn: psycopg.Connectio
           case when i %% 10 = 2 then moment.at end,
           case when i %% 10 = 3 then 2 else 0 end,
           moment.at - i * interval '1 second',
-          1
+          1,
+          moment.at + (i - 500) * interval '2 seconds'
         from generate_series(1, %s) i, (select clock_timestamp() as at) moment
         """,
         [ROWS],
@@ -208,12 +211,12 @@ def test_a_page_looks_at_few_rows_however_many_there_are(conn: psycopg.Connectio
     )
     if counted:
         conn.execute("analyze public.refresh_schedule, public.refresh_runs")
-    # Of each of six healths at most p_reach rows are looked at, then what is shown and its runs.
-    healths: list[str | None] = [None, "failing", "late", "running", "ok", "paused", "completed"]
+    # Of each of eight healths at most p_reach rows are looked at, then what is shown and its runs.
+    healths = (None, "breaker_open", "failing", "stale", "late", "running", "ok", "paused", "completed")
     for health in healths:
         whole, rows = cost(conn, health=health, reach=2000)
         assert whole == 0, health
-        assert rows < 6 * 2000 + 5000, health
+        assert rows < 8 * 2000 + 5000, health
     for search in ("job 1999", "99", "nobody"):
         whole, rows = cost(conn, search=search, reach=2000)
         assert whole == 0, search

@@ -188,3 +188,18 @@ def test_it_says_that_a_run_was_left_open_without_a_lease() -> None:
     assert then.startswith("It is due")
     held: dict[str, Any] = {"locked_by": REQUEST, "locked_until": NOW + timedelta(minutes=2)}
     assert not [line for line in said(past("running"), state="dispatching", **held) if "without a lease" in line]
+
+
+def test_it_says_that_a_breaker_is_open_and_how_to_close_it() -> None:
+    closes = "`cronlease schedule resume prune` lets it run again at once."
+    until = NOW + timedelta(hours=6)
+    stopped = said(state="breaker_open", failures=10, breaker_until=until, next_run_at=until)[2]
+    assert stopped.startswith("It is stopped by its breaker after failing 10 times in a row, until 2026-12-2")
+    assert stopped.endswith(f"in 6 hours, when one run is let through as a probe; {closes}")
+    probe = said(state="breaker_open", due=True, failures=10, breaker_until=ago(hours=1))[2]
+    assert probe.endswith(f"until now: the next hit, run-due or worker runs it as the probe; {closes}")
+
+
+def test_it_says_that_it_is_late() -> None:
+    row: dict[str, Any] = {"state": "late", "due": True, "next_run_at": ago(hours=3), "late_at": ago(hours=2)}
+    assert "It is late: check that what triggers it still does." in said(**row)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cronlease.db.alerts import Watch
 from cronlease.db.plans import Rules, rules_of
 from cronlease.db.queries import Query, array, call, first, interval
 from cronlease.outcome import Counts, Status
@@ -206,6 +207,7 @@ def finish_refresh_run(
     retention: timedelta,
     rules: Rules | None = None,
     slot_at: datetime | None = None,
+    watch: Watch | None = None,
 ) -> Query[Finish]:
     """The cadence of the rules is the one that the plan is made from, slot_at its next slot where it has them."""
     rules = rules or Rules()
@@ -222,6 +224,7 @@ def finish_refresh_run(
         "p_attempts": rules.attempts,
         "p_late": rules.late,
         **{f"p_{name}": count for name, count in counts._asdict().items()},
+        **(watch or Watch()).params,
     }
     return call("finish_refresh_run", _given(params), lambda row: Finish(Status(row[0]), row[1]))
 

@@ -8,7 +8,8 @@ from cronlease.errors import UnknownSchedule
 from cronlease.explain.backends import Backend
 
 _TIMES = {"next_run_at", "last_run_at", "locked_until", "completed_at", "paused_at", "started_at", "finished_at"}
-_TIMES |= {"slot_at", "last_slot_at", "last_success_slot_at", "planned_at", "slot", "done_at"}
+_TIMES |= {"slot_at", "last_slot_at", "last_success_slot_at", "planned_at", "late_at", "breaker_until", "incident_at"}
+_TIMES |= {"slot", "done_at"}
 
 
 class Schedule(NamedTuple):
@@ -47,6 +48,12 @@ class Schedule(NamedTuple):
     planned_from: str | None = None
     planned_at: datetime | None = None
     planned_before: str | None = None
+    late_at: datetime | None = None
+    late_alert: str | None = None
+    pause_after: int | None = None
+    probe: str | None = None
+    breaker_until: datetime | None = None
+    incident_at: datetime | None = None
     health: str = "ok"
 
 

@@ -144,13 +144,27 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
         return [f'No function of {source} is the action "{row.action}": it is left to a deployment that has one.']
     if row.due and details.backends:
         return ["It is due, and no hit can run it before that has ended.", *_counts(row)]
+    if row.breaker_until is not None:
+        return [_stopped(row, now)]
     return _due(row, now, name)
+
+
+def _stopped(row: Schedule, now: datetime) -> str:
+    """What an open breaker lets through, and when."""
+    assert row.breaker_until is not None, "its breaker is open"
+    probe = "now: the next hit, run-due or worker runs it as the probe"
+    if row.breaker_until > now:
+        probe = f"{at(row.breaker_until)}, {relative(row.breaker_until, now)}, when one run is let through as a probe"
+    return (
+        f"It is stopped by its breaker after failing {times(row.failures)}{_in_a_row(row.failures)}, until {probe};"
+        f" {how_to_resume(row.function_name)} at once."
+    )
 
 
 def _due(row: Schedule, now: datetime, name: str) -> list[str]:
     if row.due:
         late = f" since {at(row.next_run_at)} ({relative(row.next_run_at, now)})" if row.next_run_at else ""
-        return [f"It is due{late}: the next hit, run-due or worker runs it.", *_counts(row)]
+        return [f"It is due{late}: the next hit, run-due or worker runs it.", *_overdue(row), *_counts(row)]
     if row.next_run_at is None and plan.is_unplanned(row):
         return ["It is not due: its next slot is planned by the next hit, run-due or worker that looks at it."]
     if row.next_run_at is None and row.planned_from == "hit":
@@ -167,6 +181,10 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
         f"It is not due until {at(row.next_run_at)}, {when}{why};"
         f" `cronlease schedule run {name} --force` runs it now."
     ]
+
+
+def _overdue(row: Schedule) -> list[str]:
+    return ["It is late: check that what triggers it still does."] if row.state == "late" else []
 
 
 def _counts(row: Schedule) -> list[str]:

@@ -24,6 +24,7 @@ SAID = {
     "not_locked": "Nobody held the lease.",
     "held_by_another": "Another run holds the lease by now, and was left alone. Look again before you unlock.",
     "skipped_locked": "It did not run: another run holds the lease.",
+    "skipped_breaker_open": "It did not run: its breaker is open. Resume it, or wait for the probe.",
     "skipped_paused": "It did not run: it is paused.",
     "skipped_completed": "It did not run: it was to run once, and has.",
     "skipped_schedule_read_error": "It did not run: the schedule could not be read. The log says why.",
@@ -94,7 +95,15 @@ def _lead(found: Details, told: list[str]) -> str:
     return next((sentence for sentence in told if sentence.startswith(_STARTS)), told[-1])
 
 
-_STARTS = ("It is due", "It is not due", "It will not", "It cannot", "It runs at each", "No function")
+_STARTS = (
+    "It is due",
+    "It is not due",
+    "It will not",
+    "It cannot",
+    "It is stopped",
+    "It runs at each",
+    "No function",
+)
 
 
 def _past(run: dict[str, Any]) -> Past:

@@ -9,7 +9,11 @@ from cronlease.explain.rows import value_of
 from cronlease.page.chart import Bars, bars
 
 # In the order in which they are shown: what needs a person first.
-HEALTHS = ("failing", "late", "running", "ok", "paused", "completed")
+HEALTHS = ("breaker_open", "failing", "stale", "late", "running", "ok", "paused", "completed")
+_WRONG = HEALTHS[:4]
+# Filters that are offered also where nothing is so.
+_USUAL = ("failing", "late", "running", "ok", "paused")
+_WORDS = {"breaker_open": "stopped by their breaker", "stale": "whose run never finished"}
 # From so many on they are not counted, as in read_refresh_page.
 _MOST_COUNTED = 1000
 _LAST_PAGE = 20
@@ -56,7 +60,7 @@ class Overview(NamedTuple):
     # A search looked at every name.
     is_complete: bool
     is_empty: bool
-    # How they are, in a sentence for a heading.
+    # What is wrong, for a heading; empty where nothing is.
     headline: str
 
 
@@ -64,7 +68,7 @@ def of(document: dict[str, Any], asked: Asked) -> Overview:
     counts = {health: int(document["counts"].get(health, 0)) for health in HEALTHS}
     rows = [_row(row) for row in document["schedules"]]
     total = sum(counts.values())
-    shown = {health: _count(count) for health, count in counts.items()}
+    shown = {health: _count(count) for health, count in counts.items() if count or health in (*_USUAL, asked.health)}
     return Overview(
         datetime.fromisoformat(document["now"]),
         asked,
@@ -78,8 +82,9 @@ def of(document: dict[str, Any], asked: Asked) -> Overview:
 
 
 def headline(counts: Mapping[str, int]) -> str:
-    wrong = [f"{_count(counts[health])} {health}" for health in ("failing", "late") if counts[health]]
-    return " and ".join(wrong).capitalize() if wrong else "Nothing is failing or late"
+    """What is wrong, in words; empty where nothing is."""
+    wrong = [f"{_count(counts[health])} {_WORDS.get(health, health)}" for health in _WRONG if counts[health]]
+    return " and ".join([", ".join(wrong[:-1]), wrong[-1]] if len(wrong) > 1 else wrong)
 
 
 def _count(count: int) -> str:

@@ -51,6 +51,16 @@ def guard(settings: Settings) -> Admit | None:
     return None
 
 
+async def is_admitted(admit: Admit | None, scope: Mapping[str, Any]) -> bool:
+    """Whether that lets the caller of an open path in."""
+    try:
+        if admit is not None:
+            await admit(scope["headers"])
+    except Refused:
+        return False
+    return True
+
+
 def is_checked(settings: Settings, scope: Mapping[str, Any]) -> bool:
     """Whether somebody vouches for this caller, who was let in: the platform, a secret, or this machine."""
     return is_local(scope) if settings.auth is None else settings.auth != "none"

@@ -19,7 +19,7 @@ from cronlease.run.attempt import log_unreadable, skip_unasked
 from cronlease.run.execution import run_once
 from cronlease.settings import Settings
 from cronlease.triggers.answer import Answer, json_answer, log_refusal
-from cronlease.triggers.auth import check_hit, guard
+from cronlease.triggers.auth import check_hit, guard, is_admitted, is_checked
 from cronlease.triggers.database import OwnDatabase, described
 from cronlease.triggers.request import (
     Receive,
@@ -35,6 +35,7 @@ from cronlease.triggers.request import (
 if TYPE_CHECKING:
     from cronlease.triggers.browser import Browser
     from cronlease.triggers.dispatch import Report
+    from cronlease.triggers.health import HealthCheck
 
 _ROUTES = {
     "/": ("POST",),
@@ -42,6 +43,7 @@ _ROUTES = {
     "/run-due": ("POST",),
     "/health/live": ("GET", "HEAD"),
     "/health/ready": ("GET", "HEAD"),
+    "/health/schedules": ("GET", "HEAD"),
     "/status": ("GET",),
     "/status/<function>": ("GET",),
 }
@@ -67,6 +69,7 @@ class HttpTrigger:
         self._database = OwnDatabase(settings)
         self._said_served = False
         self._browser: Browser | None = None
+        self._health: HealthCheck | None = None
 
     def say_served(self, address: str) -> None:
         """Says once what this process serves: at its start where that can be known, else at the first request."""
@@ -125,6 +128,8 @@ class HttpTrigger:
             with process.work():
                 report = await self._run_due(scope, receive)
             return json_answer(report.as_json(), request_id, report.http_status)
+        if path == "/health/schedules":
+            return await self._schedules(scope, request_id)
         if path == "/health/live":
             return json_answer({"live": True}, request_id)
         if process.draining:
@@ -199,11 +204,19 @@ class HttpTrigger:
             self._browser = Browser(status)
         return await self._browser.answer(scope, receive, request_id)
 
+    async def _schedules(self, scope: Scope, request_id: UUID) -> Answer:
+        from cronlease.triggers.health import HealthCheck
+
+        self._health = self._health or HealthCheck(self._database, self._settings.limits().acquire)
+        health = await self._health.read()
+        with_names = is_checked(self._settings, scope) and await is_admitted(self._admit, scope)
+        return json_answer(health.as_json(with_names=with_names), request_id, health.http_status)
+
     def move(self, settings: Settings) -> None:
         """From now on with these settings: for tests, whose database is not there when a function is declared."""
         self._settings, self._database, self._admit = settings, OwnDatabase(settings), guard(settings)
         self._browser = None
-        self._said_served = True
+        self._said_served, self._health = True, None
 
     async def close(self) -> None:
         await self._database.close()

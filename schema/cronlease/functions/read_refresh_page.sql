@@ -84,14 +84,34 @@ begin
     into v_healths, v_names
     from (
       (
-        select 'failing' as health, s.function_name, 1 as place, s.turn
+        select 'breaker_open' as health, s.function_name, 1 as place, s.turn
+        from (
+          select
+            r as schedule,
+            r.function_name,
+            row_number() over (order by r.breaker_until rows unbounded preceding) as turn
+          from public.refresh_schedule r
+          where r.breaker_until is not null
+            and r.completed_at is null
+            and r.paused_at is null
+          order by r.breaker_until
+          limit p_reach
+        ) s
+        where public.refresh_health(s.schedule, v_now) = 'breaker_open'
+        limit v_most
+      )
+      union all
+      (
+        select 'failing', s.function_name, 2, s.turn
         from (
           select
             r as schedule,
             r.function_name,
             row_number() over (order by r.last_run_at desc rows unbounded preceding) as turn
           from public.refresh_schedule r
-          where r.failures > 0 and r.completed_at is null and r.paused_at is null
+          where r.failures > 0
+            and r.completed_at is null
+            and r.paused_at is null
           order by r.last_run_at desc
           limit p_reach
         ) s
@@ -100,15 +120,34 @@ begin
       )
       union all
       (
-        select 'late', s.function_name, 2, s.turn
+        select 'stale', s.function_name, 3, s.turn
         from (
           select
             r as schedule,
             r.function_name,
-            row_number() over (order by r.next_run_at nulls first rows unbounded preceding) as turn
+            row_number() over (order by r.locked_until rows unbounded preceding) as turn
           from public.refresh_schedule r
-          where r.completed_at is null and r.paused_at is null
-          order by r.next_run_at nulls first
+          where r.locked_until is not null
+          order by r.locked_until
+          limit p_reach
+        ) s
+        where public.refresh_health(s.schedule, v_now) = 'stale'
+        limit v_most
+      )
+      union all
+      (
+        select 'late', s.function_name, 4, s.turn
+        from (
+          select
+            r as schedule,
+            r.function_name,
+            row_number() over (order by r.late_at rows unbounded preceding) as turn
+          from public.refresh_schedule r
+          where r.late_at is not null
+            and r.completed_at is null
+            and r.paused_at is null
+            and r.breaker_until is null
+          order by r.late_at
           limit p_reach
         ) s
         where public.refresh_health(s.schedule, v_now) = 'late'
@@ -116,7 +155,7 @@ begin
       )
       union all
       (
-        select 'running', s.function_name, 3, s.turn
+        select 'running', s.function_name, 5, s.turn
         from (
           select
             r as schedule,
@@ -132,14 +171,15 @@ begin
       )
       union all
       (
-        select 'ok', s.function_name, 4, s.turn
+        select 'ok', s.function_name, 6, s.turn
         from (
           select
             r as schedule,
             r.function_name,
             row_number() over (order by r.next_run_at nulls first rows unbounded preceding) as turn
           from public.refresh_schedule r
-          where r.completed_at is null and r.paused_at is null
+          where r.completed_at is null
+            and r.paused_at is null
           order by r.next_run_at nulls first
           limit p_reach
         ) s
@@ -148,7 +188,7 @@ begin
       )
       union all
       (
-        select 'paused', s.function_name, 5, s.turn
+        select 'paused', s.function_name, 7, s.turn
         from (
           select
             r as schedule,
@@ -164,7 +204,7 @@ begin
       )
       union all
       (
-        select 'completed', s.function_name, 6, s.turn
+        select 'completed', s.function_name, 8, s.turn
         from (
           select
             r as schedule,

@@ -22,7 +22,7 @@ from cronlease.process.person import actor
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
 
-_STATES = ("pending", "dispatching", "completed", "paused", "stale")
+_STATES = ("pending", "dispatching", "completed", "paused", "breaker_open", "late", "stale")
 
 
 @click.group("schedule")
@@ -112,11 +112,11 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
 @options.as_json
 @click.pass_obj
 def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
-    """Let NAME run again."""
+    """Let NAME run again: ends its pause, and closes its breaker."""
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         changed = ask_sync(conn, resume_refresh(name, actor=actor()))
         details = rows.read_details(conn, name)
-    sentence = f'"{name}" is resumed' if changed else f'"{name}" was not paused'
+    sentence = f'"{name}" is resumed' if changed else f'"{name}" was neither paused nor stopped by its breaker'
     sentence += f", {output.next_run(details.schedule, details.now)}"
     output.answer({"function": name, "paused": False, "changed": changed}, sentence, in_json=as_json)
 
