@@ -13,7 +13,7 @@ HEALTHS = ("breaker_open", "failing", "stale", "late", "running", "ok", "paused"
 _WRONG = HEALTHS[:4]
 # Filters that are offered also where nothing is so.
 _USUAL = ("failing", "late", "running", "ok", "paused")
-_WORDS = {"breaker_open": "stopped by their breaker", "stale": "whose run never finished"}
+_WORDS = {"breaker_open": "stopped by a breaker", "stale": "whose run never finished"}
 # From so many on they are not counted, as in read_refresh_page.
 _MOST_COUNTED = 1000
 _LAST_PAGE = 20
