@@ -16,7 +16,8 @@ do $$
 declare
   v_tables constant text[] := array[
     'cronlease_migrations', 'refresh_schedule', 'refresh_runs',
-    'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging', 'opening_staging_pages'
+    'opening_changes', 'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging',
+    'opening_staging_pages'
   ];
   v_views constant text[] := array[
     'refresh_status', 'refresh_rows', 'refresh_holders', 'refresh_prepared', 'live_runs', 'abandoned_runs', 'openings',
@@ -29,7 +30,9 @@ declare
     'prune_refresh_history',
     'read_refresh_status', 'readable_args', 'recover_stale_dispatches', 'refresh_lock_key', 'refresh_skip_reason',
     'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action', 'take_due_refresh',
-    'take_refresh_lock', 'unlock_refresh'
+    'take_refresh_lock', 'unlock_refresh',
+    'is_cron', 'plan_refresh', 'refresh_cadence', 'refresh_details', 'refresh_early', 'refresh_is_spent',
+    'refresh_needs_plan', 'refresh_plan', 'refresh_was_delivered', 'serve_refresh_slot', 'unplanned_refreshes'
   ];
   v_name text;
   v_role text;

@@ -13,6 +13,8 @@ from opening_signals.collect import collect
 from opening_signals.collected import Collected
 from opening_signals.feeds.model import Opening, Source
 from opening_signals.http.fetch import Validators, client
+from opening_signals.http.hosts import Host
+from opening_signals.turns import Turn, Turns
 
 HEADING = ("name", "kind", "HTTP", "items", "rejected", "repaired", "skipped", "time", "result")
 # What a run with the default lease gives a source.
@@ -28,21 +30,23 @@ async def check(
 ) -> list[Collected]:
     """How each source did, in their order; `done` is called with each when it is over. A source has so many seconds
     from when its turn comes. Asked without validators: a 304 would show nothing."""
-    turn = asyncio.Semaphore(settings.at_once())
+    asked = list(sources)
+    results: dict[str, Collected] = {}
+    turns = Turns(settings.at_once(), settings.per_host())
 
-    async def one(http: httpx2.AsyncClient, source: Source) -> Collected:
-        async with turn:
-            result = await _check(http, source, asyncio.get_running_loop().time() + seconds)
-        done(result)
-        return result
+    async def one(source: Source, turn: Turn) -> None:
+        until = asyncio.get_running_loop().time() + seconds
+        results[source.name] = await _check(http, source, until, turns.host(source), turn)
+        done(results[source.name])
 
     async with client() as http:
         http.event_hooks = {"response": [_note]}
-        return await asyncio.gather(*(one(http, source) for source in sources))
+        await turns.each(asked, one)
+    return [results[source.name] for source in asked]
 
 
-async def _check(http: httpx2.AsyncClient, source: Source, until: float) -> Collected:
-    result = await collect(http, source, validators=Validators(), take=_drop, until=until)
+async def _check(http: httpx2.AsyncClient, source: Source, until: float, host: Host, turn: Turn) -> Collected:
+    result = await collect(http, source, validators=Validators(), take=_drop, until=until, host=host, turn=turn)
     # The last one, also of a page that cannot be used: a person wants to see it.
     result.status = _answered.get()
     if result.cause:

@@ -2,7 +2,9 @@
 random pieces, again and again: each piece is written exactly once."""
 
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.schema.calls import change, expire, one, row
+from cronlease.emulator.left_out import SlotRun, left_out
+from tests.integration.conftest import wait_until
+from tests.schema.calls import call, change, expire, one, row
 
 ROOT = Path(__file__).parents[2]
 TIMES = ("next_run_at", "slot_at", "last_slot_at", "last_success_slot_at", "planned_at", "last_run_at")
@@ -95,7 +99,9 @@ def race(dsn: str, conn: psycopg.Connection, cadence: str, slots: int, hits: int
     assert len(found) >= slots
 
 
-@pytest.mark.parametrize("cadence", CADENCES)
+@pytest.mark.parametrize(
+    "cadence", ["cron", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("beat", "hit"))]
+)
 def test_two_processes_have_one_success_for_each_slot(dsn: str, conn: psycopg.Connection, cadence: str) -> None:
     race(dsn, conn, cadence, slots=4, hits=20)
 
@@ -138,3 +144,41 @@ def test_a_job_that_is_killed_goes_on_where_it_was(dsn: str, conn: psycopg.Conne
 @pytest.mark.timeout(900)
 def test_fifty_kills_at_random_pieces_of_a_thousand(dsn: str, conn: psycopg.Connection) -> None:
     work_through(dsn, conn, pieces=1000, kills=50)
+
+
+BEATING = """
+from cronlease import Run, action
+
+
+@action("beat")
+async def beat(run: Run) -> None: ...
+"""
+
+
+@pytest.mark.thorough
+def test_a_worker_that_was_paused_over_three_slots_counts_them(
+    dsn: str, conn: psycopg.Connection, tmp_path: Path
+) -> None:
+    (tmp_path / "main.py").write_text(BEATING)
+    call(conn, "schedule_action", function_name="job", action="beat", every="1s")
+    environment = {**os.environ, "DATABASE_URL": dsn, "CRONLEASE_DISPATCH_PAUSE": "0s"}
+    command = [sys.executable, "-m", "cronlease", "worker", "--source", str(tmp_path / "main.py")]
+    with (tmp_path / "log").open("w") as log:
+        worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    try:
+        successes = "select count(*) >= {} from public.refresh_runs where status = 'success'"
+        wait_until(lambda: one(conn, successes.format(2)), 30)
+        worker.send_signal(signal.SIGSTOP)
+        ahead = "select clock_timestamp() > max(slot) + interval '4.5 s' from public.refresh_runs"
+        wait_until(lambda: one(conn, ahead), 30)
+        worker.send_signal(signal.SIGCONT)
+        wait_until(lambda: one(conn, "select max(missed) >= 3 from public.refresh_runs") or False, 30)
+        before = one(conn, "select count(*) from public.refresh_runs where status = 'success'")
+        wait_until(lambda: one(conn, successes.format(before + 1)), 30)
+    finally:
+        worker.kill()
+        worker.wait(30)
+    text = "select 'job', slot, coalesce(missed, 0), status = 'success', '1s' from public.refresh_runs order by fence"
+    runs = [SlotRun._make(each) for each in conn.execute(text).fetchall()]
+    assert left_out(runs) == []
+    assert len({each.slot for each in runs if each.committed}) == sum(each.committed for each in runs)

@@ -124,7 +124,7 @@ def test_no_host_has_more_than_so_many_requests_at_a_time(
 
     feeds.serve(**{f"board{number}": count for number in range(12)})
     assert counts(room.enter(refresh))[0] == 12
-    assert most == int(bound or 2)
+    assert 1 <= most <= int(bound or 2)
 
 
 def test_all_boards_of_a_host_that_allows_few_requests_arrive_in_one_run(room: Room, feeds: Feeds) -> None:

@@ -51,14 +51,9 @@ def headers(slot: datetime, job: str) -> dict[str, str]:
         "User-Agent": "Google-Cloud-Scheduler",
         "X-CloudScheduler": "true",
         "X-CloudScheduler-JobName": _JOB_NAME.format(job),
-        "X-CloudScheduler-ScheduleTime": _written(slot),
+        "X-CloudScheduler-ScheduleTime": slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "Content-Type": "application/octet-stream",
     }
-
-
-def _written(slot: datetime) -> str:
-    """Whole seconds, as Cloud Scheduler has them; what comes more often than that needs the rest to be told apart."""
-    return slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if slot.microsecond else "%Y-%m-%dT%H:%M:%SZ")
 
 
 class Sender:

@@ -140,6 +140,7 @@ changes as (
       on o.source = s.source
       and o.external_id = s.external_id
     where s.request_id = %(request_id)s
+      and o.source = any (%(sources)s)
       and o.content_hash is distinct from s.content_hash
   ) f
   where old_value is distinct from new_value
