@@ -71,6 +71,18 @@ def drip(handler: _Handler) -> None:
         handler.wfile.write(b"x")
 
 
+def redirect(handler: _Handler) -> None:
+    handler.send_response(302)
+    handler.send_header("Location", "/elsewhere")
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+def close(handler: _Handler) -> None:
+    """Takes the request and hangs up: the answer is lost."""
+    handler.close_connection = True
+
+
 def garbage(handler: _Handler) -> None:
     handler.wfile.write(b"no HTTP at all\r\n\r\n")
     handler.close_connection = True

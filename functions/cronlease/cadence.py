@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = timedelta(days=3650)
+_LEAST_LATE = timedelta(minutes=10)
 HIT = "hit"
 
 
@@ -120,6 +121,13 @@ class Cadence(NamedTuple):
             return Cron.parse(*self.cron)
         assert self.beat is not None, "a band and a hit have no slots"
         return Beat(anchor, self.beat)
+
+    def late_after(self, slot: datetime) -> timedelta | None:
+        """How long after that slot its run counts as late: of a cron, whose intervals only the calendar knows. How
+        late anything else may be SQL knows by its text."""
+        if self.cron is None:
+            return None
+        return max(_LEAST_LATE, 2 * (self.slots(slot).after(slot) - slot))
 
     def __str__(self) -> str:
         return self.text

@@ -6,11 +6,13 @@ Settings are read when they decorate, so that bad ones refuse to start; no conne
 import importlib.util
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from cronlease import registry
 from cronlease.cadence import Every, duration
 from cronlease.job import Job, cadence_of
+from cronlease.readers import positive
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.triggers import framework
 
@@ -28,6 +30,9 @@ class When(TypedDict, total=False):
     late: str
     attempts: int
     backoff: str
+    pause_after: int
+    probe: str
+    late_alert: str
 
 
 @overload
@@ -42,8 +47,9 @@ def scheduled(function: Any = None, **when: Unpack[When]) -> Any:
     """Makes a function of one Run, async or plain, the target of functions-framework, with a schedule row of its own.
     How often: every="10m..15m" is a band drawn from the end of each run, "6h" a beat, "hit" whenever it is hit; or
     cron="0 9 * * 1-5" with a time_zone. A slot that was missed is run once, or with missed="skip", late="10m" not
-    later than that; it gets so many attempts. What is not given here comes from the environment; a schedule row's own
-    cadence overrides both."""
+    later than that; it gets so many attempts. After pause_after=10 failed runs in a row only a probe runs,
+    probe="6h" later, until one succeeds; late_alert="1h" says how late it may be before that is told. What is not
+    given here comes from the environment; a schedule row's own cadence overrides both."""
 
     def decorate(function: Any) -> Any:
         job, settings = _registered(function, function.__name__, when, has_row=True)
@@ -85,14 +91,24 @@ def _registered(function: Any, name: str, when: When, *, has_row: bool) -> tuple
             from cronlease.process.emulated import Times
 
             times = Times(**times).shortened(how, settings)._asdict()
-        late = when.get("late")
-        times |= {"missed": when.get("missed"), "late": duration(late) if late else None}
-        job = Job.of(function, settings, name=name, has_row=has_row, attempts=when.get("attempts"), **times)
+        times |= {option: _length(when, option) for option in ("late", "probe", "late_alert")}
+        times |= {option: when.get(option) for option in ("missed", "attempts", "pause_after")}
+        job = Job.of(function, settings, name=name, has_row=has_row, **times)
         registry.register(job)
     except ValueError as error:
         # Not a traceback of the framework's: whoever starts this must read one sentence.
         raise SystemExit(f"cronlease cannot start {name}: {error}") from None
     return job, settings
+
+
+def _length(when: When, option: str) -> timedelta | None:
+    text = when.get(option)
+    if text is None or text == "":
+        return None
+    try:
+        return positive(str(text))
+    except ValueError as error:
+        raise SettingsError(f"{option}: {error}") from None
 
 
 def _check_database(settings: Settings) -> None:

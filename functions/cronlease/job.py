@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cronlease.cadence import HIT, Backoff, Cadence, Every
+from cronlease.db.alerts import Watch, name_of
 from cronlease.settings import Limits, Settings, SettingsError, check_missed
 
 
@@ -25,6 +26,10 @@ class Job(NamedTuple):
     late: timedelta | None = None
     # How many runs a slot gets; None: three, and a one-shot any number.
     attempts: int | None = None
+    # How late its row may be before that is told; None: twice its interval.
+    late_alert: timedelta | None = None
+    # Its breaker, and who is told.
+    watch: Watch = Watch()
     # Whether somebody said what a failure costs: else the next hit of a trigger that owns the schedule runs at once.
     backoff_given: bool = False
 
@@ -41,6 +46,9 @@ class Job(NamedTuple):
         missed: str | None = None,
         late: timedelta | None = None,
         attempts: int | None = None,
+        late_alert: timedelta | None = None,
+        pause_after: int | None = None,
+        probe: timedelta | None = None,
         has_row: bool = True,
     ) -> "Job":
         """Raises SettingsError when the function's own times do not fit the settings, or it is no job."""
@@ -55,6 +63,15 @@ class Job(NamedTuple):
         check_missed(missed, late)
         if attempts is not None and (type(attempts) is not int or attempts < 1):
             raise SettingsError(f"attempts is {attempts!r}: a slot has at least one attempt")
+        if pause_after is not None and (type(pause_after) is not int or pause_after < 1):
+            raise SettingsError(
+                f"pause_after is {pause_after!r}: a breaker opens after a whole number of failed runs"
+            )
+        watch = Watch(
+            pause_after or settings.pause_after,
+            probe or settings.probe,
+            addresses=tuple(map(name_of, settings.alert_url)),
+        )
         return cls(
             name or function.__name__,
             function,
@@ -65,6 +82,8 @@ class Job(NamedTuple):
             has_row,
             late,
             attempts or settings.attempts,
+            late_alert,
+            watch,
             backoff is not None or settings.backoff_given,
         )
 

@@ -15,6 +15,7 @@ class SkipReason(StrEnum):
     PAUSED = "paused"
     COMPLETED = "completed"
     DUPLICATE = "duplicate"
+    BREAKER_OPEN = "breaker_open"
     SHUTTING_DOWN = "shutting_down"
     SPAWNED = "spawned"
     UNKNOWN_ACTION = "unknown_action"
@@ -89,7 +90,7 @@ class Outcome(NamedTuple):
         if self.skipped is SkipReason.LOCKED:
             if self.locked_until is not None:
                 body["locked_until"] = _time(self.locked_until)
-        elif self.skipped is SkipReason.NOT_DUE:
+        elif self.skipped in (SkipReason.NOT_DUE, SkipReason.BREAKER_OPEN):
             body["next_run_at"] = _time(self.next_run_at)
         elif self.skipped is None:
             body["status"] = self.status

@@ -106,6 +106,11 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+def webhooks(text: str) -> tuple[str, ...]:
+    """One or several, apart by commas or white space; each once, and each a secret."""
+    return tuple(dict.fromkeys(map(ping_address, text.replace(",", " ").split())))
+
+
 def ping_address(text: str) -> str:
     """A secret: the sentence must not repeat it."""
     try:

@@ -21,6 +21,7 @@ from cronlease.readers import (
     schema_name,
     tokens,
     web_address,
+    webhooks,
 )
 
 PREFIX = "CRONLEASE_"
@@ -105,6 +106,11 @@ class Settings(NamedTuple):
     oidc_keys_url: str = "https://www.googleapis.com/oauth2/v3/certs"
     allow_force: bool = False
     ping_url: str | None = None
+    # A secret, as ping_url is.
+    alert_url: tuple[str, ...] = ()
+    status_url: str | None = None
+    pause_after: int | None = None
+    probe: timedelta = timedelta(hours=6)
     pooler: str = "auto"
     migrate: str = "auto"
     schema: str = "public"
@@ -118,6 +124,12 @@ class Settings(NamedTuple):
     def cadence(self) -> Cadence:
         """Of a function that says nothing of its own. Raises ValueError."""
         return self.every if self.cron is None else Cadence.of_cron(self.cron, self.time_zone)
+
+    @property
+    def status_address(self) -> str | None:
+        """Where a person finds GET /status of this deployment, as far as anybody has said; for alerts."""
+        audience = self.oidc_audience or ""
+        return self.status_url or (f"{audience.rstrip('/')}/status" if audience.startswith("http") else None)
 
     def limits(self, lease: timedelta | None = None) -> Limits:
         """The limits for that lease, or for the default one."""
@@ -252,6 +264,10 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "oidc_keys_url": web_address,
     "allow_force": lambda text: one_of("0", "1")(text) == "1",
     "ping_url": ping_address,
+    "alert_url": webhooks,
+    "status_url": web_address,
+    "pause_after": _whole,
+    "probe": positive,
     "pooler": one_of("auto", "none", "transaction"),
     "migrate": one_of("auto", "never"),
     "schema": schema_name,

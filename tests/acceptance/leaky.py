@@ -21,6 +21,7 @@ def known() -> dict[str, str]:
         "token": f"sent {token}, was refused",
         "file": "sent " + Path(os.environ["CRONLEASE_TOKEN_FILE"]).read_text(),
         "ping": "sent to " + os.environ["CRONLEASE_PING_URL"],
+        "alert": "told " + os.environ["CRONLEASE_ALERT_URL"],
         "header": f"headers={{'Authorization': 'Bearer {token[::-1]}', 'accept': '*/*'}}",
         "pairs": address.replace("postgresql://", "password=").replace("@", " host="),
         # As long as what is stored, to the middle of the password.

@@ -103,6 +103,25 @@ def test_a_paused_schedule_does_not_run_until_it_is_resumed(cronlease: Shell, ro
     assert stored == "12345678901234567890123 1.1 10000000000000000000000"
 
 
+def test_an_open_breaker_is_shown_and_closed_by_hand(cronlease: Shell, room: Room) -> None:
+    words = ("--every", "10m..15m", "--pause-after", "1", "--probe", "2h", "--late-alert", "3h")
+    cronlease.says("schedule", "create", "bad", "--action", "note", *words)
+    assert room.query("select pause_after, probe::text, late_alert::text from refresh_status") == [
+        (1, "02:00:00", "03:00:00")
+    ]
+    room.query("update refresh_schedule set failures = 1, breaker_until = clock_timestamp() + interval '2 h'")
+    room.query("update refresh_schedule set next_run_at = breaker_until")
+    skipped, hint = cronlease.says("schedule", "run", "bad").splitlines()
+    assert skipped.startswith("bad: skipped, breaker_open until 2")
+    assert hint == "  `cronlease schedule resume bad` lets it run again"
+    assert "breaker_open" in cronlease.says_quickly("status")
+    assert "bad" in cronlease.says_quickly("schedule", "list", "--state", "breaker_open")
+    assert "It is stopped by its breaker after failing once" in cronlease.says_quickly("explain", "bad")
+    assert cronlease.says_quickly("schedule", "resume", "bad") == '"bad" is resumed, due now\n'
+    said = cronlease.says_quickly("schedule", "resume", "bad")
+    assert said == '"bad" was neither paused nor stopped by its breaker, due now\n'
+
+
 def test_run_due_names_what_no_claim_takes(cronlease: Shell, room: Room) -> None:
     room.query("select schedule_action(name, 'note', p_every => '10m') from unnest(array['good', 'odd']) as name")
     room.query("update refresh_schedule set every = 'often' where function_name = 'odd'")

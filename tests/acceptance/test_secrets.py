@@ -26,10 +26,11 @@ LEAKY = Path(__file__).with_name("leaky.py")
 PASSWORD, TOKEN, IN_FILE = "canary-password-7f3a", "canary-token-91bc-of-many", "canary-filed-token-44e1"
 CALLER, USERINFO, QUERY = "canary-caller-55de-of-many", "canary-userinfo-aa10", "canary-query-c3c3"
 PING = "canary-ping-08f2"
+HOOK = "canary-hook-77c1"
 # A part of each is enough: half a secret is a leak, too.
-CANARIES = {secret: secret[:12] for secret in (PASSWORD, TOKEN, IN_FILE, CALLER, USERINFO, QUERY, PING)}
+CANARIES = {secret: secret[:12] for secret in (PASSWORD, TOKEN, IN_FILE, CALLER, USERINFO, QUERY, PING, HOOK)}
 CANARIES[TOKEN[::-1]] = TOKEN[::-1][:12]
-WHAT = ("address", "password", "token", "file", "ping", "header", "pairs", "far off")
+WHAT = ("address", "password", "token", "file", "ping", "alert", "header", "pairs", "far off")
 HOW = ("raise", "cause", "partial", "hint", "late", "log")
 
 
@@ -146,6 +147,7 @@ def test_no_secret_is_logged_answered_or_stored(
         "CRONLEASE_SOURCES": str(sources(feeds, tmp_path)),
         # Nobody listens there, which each run says.
         "CRONLEASE_PING_URL": f"http://127.0.0.1:1/{PING}/{{function}}?key={PING}",
+        "CRONLEASE_ALERT_URL": f"http://127.0.0.1:1/{HOOK}/T012345?key={HOOK}",
         "CRONLEASE_LOG_LEVEL": "DEBUG",
         "CRONLEASE_DISPATCH_PAUSE": "0s",
     }
@@ -161,13 +163,14 @@ def test_no_secret_is_logged_answered_or_stored(
     log = function.log_file.read_text()
     assert log.count("***") > len(WHAT) * len(HOW)
     assert log.count("check_in_failed") > len(WHAT) * len(HOW)
+    assert "alert_failed" in log
     assert leaked([*said, log, *stored(room)]) == set()
 
     # The control: the same with nothing taken out, and a look that finds it in each of the three places.
     bare = serve(address(room, login), target="leak", source=LEAKY, CRONLEASE_TEST_UNREDACTED="1", **environment)
     said = hits(bare, room, login)
     for found in (said, [bare.log_file.read_text()], stored(room)):
-        assert leaked(found) >= {PASSWORD, TOKEN, IN_FILE, PING, TOKEN[::-1]}
+        assert leaked(found) >= {PASSWORD, TOKEN, IN_FILE, PING, HOOK, TOKEN[::-1]}
 
 
 VERBS = (

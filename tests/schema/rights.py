@@ -35,11 +35,19 @@ RUNNER = (
     "select public.unplanned_refreshes(p_actions => '{free}')",
     "select public.take_refresh_lock('free', gen_random_uuid(), '5m', false, '', null, null, null, '1h', null, null,"
     " null)",
+    # What is to be told, and whether all is well.
+    "select public.claim_refresh_alerts(p_addresses => '{a}', p_holder => gen_random_uuid())",
+    "select public.settle_refresh_alerts(p_holder => gen_random_uuid(), p_delivered => '{1}', p_failed => '{}',"
+    " p_unsent => '{}')",
+    "select public.read_refresh_health()",
+    "select public.refresh_next_at(s.schedule, now()) from public.refresh_rows s",
     # And what claim_due_refresh needs; only the backends of one's own role can be ended.
     "select public.take_due_refresh(gen_random_uuid(), '5m', null, null, '1h', null, '', null, null)",
     "select pid from public.refresh_holders",
     "select gid from public.refresh_prepared",
     "select public.end_refresh_holder('held')",
+    # Who forced it.
+    "select public.record_refresh_operation(p_function_name => 'free', p_operation => 'run')",
     # A job may ask for the lock of a claim.
     "select pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), 1)",
     # A job may make schedules, also in place of its own.
@@ -77,7 +85,12 @@ READER = (
     "select title from public.closed_openings",
 )
 
-RUNNER_AND_READER = ("select public.read_refresh_status()", "select field from public.opening_changes")
+RUNNER_AND_READER = (
+    "select public.read_refresh_status()",
+    "select public.read_refresh_page(p_search => 'free')",
+    "select public.read_refresh_schedule(p_function_name => 'free')",
+    "select field from public.opening_changes",
+)
 
 ANYBODY = (
     "select 1",
@@ -102,6 +115,13 @@ NOBODY = (
     "update public.refresh_runs set status = 'success'",
     "delete from public.refresh_runs",
     "truncate public.refresh_runs",
+    "select actor from public.refresh_operations",
+    "insert into public.refresh_operations (function_name, operation, actor) values ('free', 'run', 'me')",
+    "delete from public.refresh_operations",
+    "select address from public.refresh_alerts",
+    "insert into public.refresh_alerts (address, function_name, kind) values ('a', 'free', 'late')",
+    "update public.refresh_alerts set tries = 0",
+    "delete from public.refresh_alerts",
     "select name from public.cronlease_migrations",
     "insert into public.cronlease_migrations (name, hash) values ('0001', '')",
     "delete from public.cronlease_migrations",
@@ -122,7 +142,14 @@ NOBODY = (
     "select public.is_band('10m')",
     "select public.is_cron('0 9 * * *')",
     "select public.refresh_was_delivered(p_function_name => 'free', p_delivery => '1')",
+    "select public.refresh_health(s.schedule, clock_timestamp()) from public.refresh_rows s",
     "select public.args_mistake('{}')",
+    "select public.refresh_late_at(now(), '6h', false, null)",
+    "select public.write_refresh_alert('{a}', 'free', 'late')",
+    "select public.refresh_is_late(s.schedule, now()) from public.refresh_rows s",
+    "select public.refresh_due_closed(s.schedule, now()) from public.refresh_rows s",
+    "select public.tell_refresh_abandoned(s.schedule, '{a}') from public.refresh_rows s",
+    "select public.tell_refresh_end(s.schedule, '{a}', 'failed', '', 1, now(), null) from public.refresh_rows s",
     "select public.readable_args('{}')",
     # More of the job's tables than the job needs.
     "delete from public.opening_signals",

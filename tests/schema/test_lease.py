@@ -234,6 +234,8 @@ def test_recover_clears_a_lease_that_ran_out_and_closes_its_run(
     assert (after["locked_by"], after["locked_until"], after["abandoned"]) == (None, None, 1)
     closed = run(conn, held[0])
     told = {"abandoned": 1, "last_status": "abandoned", "last_error": closed["error"]}
+    told["incident_at"] = after["incident_at"]
+    assert after["incident_at"] is not None
     assert without_lease(after) == {**without_lease(before), **told}
     assert closed["status"] == "abandoned"
     assert closed["finished_at"] is not None

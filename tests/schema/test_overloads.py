@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.db import functions, plans, queries, schedule
+from cronlease.db import alerts, functions, plans, queries, schedule
 from cronlease.db.ask import ask_sync
 from cronlease.db.queries import Query
 from cronlease.errors import Ambiguous
@@ -33,6 +33,7 @@ EVIL = """
   end
   $$
 """
+WATCHED: dict[str, Any] = {"pause_after": 3, "probe": "6h", "late_alert": timedelta(hours=1)}
 
 
 def make_overloads(conn: psycopg.Connection, default: str) -> int:
@@ -82,6 +83,7 @@ def calls() -> list[Query[Any]]:
         retention=timedelta(days=30),
         rules=RULES,
         slot_at=datetime.now(UTC),
+        watch=alerts.Watch(3, lease, lease, ("here",)),
     )
     actions = ("job",)
     return [
@@ -93,7 +95,12 @@ def calls() -> list[Query[Any]]:
         end,
         functions.due_refreshes(actions, [RULES]),
         plans.unplanned_refreshes(actions, [RULES]),
-        plans.plan_refresh("job", "6h", None, "6h", slot_at=datetime.now(UTC), delay=lease, attempts=3),
+        plans.plan_refresh(
+            "job", "6h", None, "6h", slot_at=datetime.now(UTC), delay=lease, attempts=3, late_after=lease
+        ),
+        alerts.claim_refresh_alerts(["here"], due),
+        alerts.settle_refresh_alerts(due, delivered=[1], failed=[2], unsent=[3]),
+        alerts.read_refresh_health(),
         functions.claim_due_refresh(
             due, actions, [lease], [lease], trigger="test", max_run=lease, parent=uuid4(), rules=[RULES]
         ),
@@ -119,7 +126,7 @@ def test_no_overload_of_a_stranger_is_called(conn: psycopg.Connection, stranger:
     assert make_overloads(stranger, "") > 25
     for query in calls():
         ask_sync(conn, query)
-    schedule.schedule_action(conn, "another", "job", args={"b": 2}, delay="1h", every="10m", replace=True)
+    schedule.schedule_action(conn, "another", "job", args={"b": 2}, delay="1h", every="10m", replace=True, **WATCHED)
 
 
 def test_one_that_fits_as_well_as_ours_stops_a_call_and_is_not_called_either(
@@ -143,7 +150,7 @@ def test_an_untyped_call_would_be_a_strangers(conn: psycopg.Connection, stranger
 
 def test_the_types_that_are_sent_are_those_of_the_functions(conn: psycopg.Connection) -> None:
     spelt = {"int4": "integer", "int8": "bigint", "bool": "boolean"}
-    spelt |= {f"_{kind}": f"{spelt.get(kind, kind)}[]" for kind in ("text", "interval", "int4")}
+    spelt |= {f"_{kind}": f"{spelt.get(kind, kind)}[]" for kind in ("text", "interval", "int4", "int8")}
     asked = {name for query in calls() for name in re.findall(r"public\.(\w+)", query.text)} | {"schedule_action"}
     for name, names, types in conn.execute(OURS).fetchall():
         if name in asked:

@@ -47,7 +47,7 @@ def test_a_replacement_keeps_the_history_the_fence_and_the_pause_and_nothing_els
     )
     assert 3600 - SLACK < seconds_ahead(conn, "next_run_at") <= 3600
     changed = {name for name in after if after[name] != before[name]}
-    planned = {"next_run_at", "slot_at", "planned_from", "planned_at"}
+    planned = {"next_run_at", "slot_at", "planned_from", "planned_at", "late_at"}
     assert changed == {"action", "args", "every", "once", "completed_at", "last_error", *planned}
     assert (after["action"], after["args"], after["every"], after["once"]) == ("other", {"b": 2}, "10m", False)
     assert (after["completed_at"], after["last_error"], after["failures"]) == (None, None, 0)

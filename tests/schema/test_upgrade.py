@@ -84,6 +84,7 @@ def test_an_older_database_keeps_its_rows_and_works(older_dsn: str) -> None:
             "last_run_at": "2026-01-02T02:54:05+00:00",
             "last_status": "ok",
             "attempt": 0,
+            "told": [],
             "action": NAME,
             "args": {},
             "once": False,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cronlease.cli.backends import Backend
-from cronlease.cli.commands.explain import sentences
-from cronlease.cli.format import in_words, relative
-from cronlease.cli.rows import Details, PastRun, Schedule
 from cronlease.cli.table import lines, one_line
+from cronlease.explain.backends import Backend
+from cronlease.explain.format import in_words, relative
+from cronlease.explain.rows import Details, PastRun, Schedule
+from cronlease.explain.sentences import sentences
 
 NOW = datetime(2026, 12, 24, 18, tzinfo=UTC)
 REQUEST = "b0e84cf1-f696-41c7-a123-e918b0f5d7b7"
@@ -188,3 +188,18 @@ def test_it_says_that_a_run_was_left_open_without_a_lease() -> None:
     assert then.startswith("It is due")
     held: dict[str, Any] = {"locked_by": REQUEST, "locked_until": NOW + timedelta(minutes=2)}
     assert not [line for line in said(past("running"), state="dispatching", **held) if "without a lease" in line]
+
+
+def test_it_says_that_a_breaker_is_open_and_how_to_close_it() -> None:
+    closes = "`cronlease schedule resume prune` lets it run again at once."
+    until = NOW + timedelta(hours=6)
+    stopped = said(state="breaker_open", failures=10, breaker_until=until, next_run_at=until)[2]
+    assert stopped.startswith("It is stopped by its breaker after failing 10 times in a row, until 2026-12-2")
+    assert stopped.endswith(f"in 6 hours, when one run is let through as a probe; {closes}")
+    probe = said(state="breaker_open", due=True, failures=10, breaker_until=ago(hours=1))[2]
+    assert probe.endswith(f"until now: the next hit, run-due or worker runs it as the probe; {closes}")
+
+
+def test_it_says_that_it_is_late() -> None:
+    row: dict[str, Any] = {"state": "late", "due": True, "next_run_at": ago(hours=3), "late_at": ago(hours=2)}
+    assert "It is late: check that what triggers it still does." in said(**row)

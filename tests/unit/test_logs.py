@@ -197,3 +197,8 @@ def test_where_runs_check_in_is_a_secret_but_a_functions_name_in_it_is_not(
 ) -> None:
     monkeypatch.setenv("CRONLEASE_PING_URL", address)
     assert redact(said) == left
+
+
+def test_every_address_for_alerts_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEASE_ALERT_URL", "https://a.example/x/fqOOd6MMNu,https://b.example/?key=gqOOd6MMNu")
+    assert redact("sent fqOOd6MMNu and gqOOd6MMNu to a.example") == "sent *** and *** to a.example"

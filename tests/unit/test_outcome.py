@@ -14,6 +14,7 @@ def test_the_reasons_are_the_closed_set_of_the_contract() -> None:
         "paused",
         "completed",
         "duplicate",
+        "breaker_open",
         "shutting_down",
         "spawned",
         "unknown_action",

@@ -94,6 +94,17 @@ def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
         ("CRONLEASE_OIDC_KEYS_URL", "file:///keys", "CRONLEASE_OIDC_KEYS_URL: it is not an address that starts with"),
         ("CRONLEASE_OIDC_ISSUER", "https://", "CRONLEASE_OIDC_ISSUER: it is not an address that starts with"),
         *(
+            ("CRONLEASE_PAUSE_AFTER", text, f"CRONLEASE_PAUSE_AFTER: {text!r} is not a whole number from 1 to 1000")
+            for text in ("1.5", "0", "-1", "often", "1001")
+        ),
+        ("CRONLEASE_PROBE", "0s", "CRONLEASE_PROBE: '0s' is no time at all"),
+        ("CRONLEASE_STATUS_URL", "here", "CRONLEASE_STATUS_URL: it is not an address that starts with https://"),
+        (
+            "CRONLEASE_ALERT_URL",
+            "https://a.example/k3y,hooks.example/k3y",
+            "CRONLEASE_ALERT_URL: it is not an address that starts with https://",
+        ),
+        *(
             ("CRONLEASE_PING_URL", address, "CRONLEASE_PING_URL: it is not an address that starts with https://")
             for address in (
                 "hc.example/k3y",
@@ -241,3 +252,17 @@ def test_what_a_token_is_like_matters_only_to_who_checks_tokens() -> None:
         load({**short, "CRONLEASE_AUTH": "token"})
     for other in ({}, {"CRONLEASE_AUTH": "none"}, {"CRONLEASE_AUTH": "iam"}):
         assert load({**short, **other}).token == ()
+
+
+def test_several_addresses_for_alerts_are_each_taken_once() -> None:
+    settings = load({"CRONLEASE_ALERT_URL": "https://a.example/1, https://b.example/2,https://a.example/1"})
+    assert settings.alert_url == ("https://a.example/1", "https://b.example/2")
+    assert load({"CRONLEASE_PAUSE_AFTER": "10", "CRONLEASE_PROBE": "2h"}).pause_after == 10
+    assert load({}).alert_url == ()
+
+
+def test_the_status_address_is_said_or_known_from_the_audience() -> None:
+    assert load({}).status_address is None
+    assert load({"CRONLEASE_OIDC_AUDIENCE": "https://a.example/"}).status_address == "https://a.example/status"
+    assert load({"CRONLEASE_OIDC_AUDIENCE": "client-id"}).status_address is None
+    assert load({"CRONLEASE_STATUS_URL": "https://b.example/s"}).status_address == "https://b.example/s"

@@ -7,12 +7,19 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from cronlease.cli.format import at, counted, short
-from cronlease.cli.rows import Schedule
 from cronlease.cli.status_rows import HEADING, SPARE, Overview
 from cronlease.cli.table import layout, one_line
+from cronlease.explain.format import at, counted, short
+from cronlease.explain.rows import Schedule
 
-_STATES = {"dispatching": "green", "stale": "bold red", "paused": "yellow", "completed": "dim"}
+_STATES = {
+    "dispatching": "green",
+    "stale": "bold red",
+    "breaker_open": "bold red",
+    "late": "bold red",
+    "paused": "yellow",
+    "completed": "dim",
+}
 _RESULTS = {"success": "green", "partial": "yellow", "failed": "red", "abandoned": "red"}
 _REFRESH_PER_SECOND = 4
 _MOST_ERRORS = 5

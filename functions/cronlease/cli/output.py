@@ -11,9 +11,9 @@ from typing import Any, TextIO, cast
 
 import click
 
-from cronlease.cli.format import at, how_to_resume, relative, without_status
-from cronlease.cli.rows import Schedule
 from cronlease.cli.table import one_line
+from cronlease.explain.format import at, how_to_resume, relative, without_status
+from cronlease.explain.rows import Schedule
 from cronlease.observe import logs
 from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard
@@ -55,6 +55,8 @@ def next_run(row: Schedule, now: datetime) -> str:
         return f"paused: {row.paused_reason}" if row.paused_reason else "paused"
     if row.due:
         return "due now"
+    if row.breaker_until is not None:
+        return f"stopped by its breaker, probe {relative(row.breaker_until, now)}"
     if row.next_run_at is not None:
         return f"due {relative(row.next_run_at, now)}"
     if row.planned_from == "hit":
@@ -77,6 +79,8 @@ def _hint(outcome: Outcome) -> str | None:
     if outcome.failed is FailReason.FAILED and not shows_where():
         return WHERE
     # How to force it is on the line itself.
+    if outcome.skipped is SkipReason.BREAKER_OPEN:
+        return how_to_resume(outcome.function)
     return None if outcome.skipped is SkipReason.NOT_DUE else outcome.hint
 
 
@@ -101,7 +105,7 @@ def outcome_line(outcome: Outcome) -> str:
 def _until(outcome: Outcome) -> str:
     if outcome.skipped is SkipReason.LOCKED and outcome.locked_until:
         return f" until {at(outcome.locked_until)} at most"
-    if outcome.skipped is SkipReason.NOT_DUE and outcome.next_run_at:
+    if outcome.skipped in (SkipReason.NOT_DUE, SkipReason.BREAKER_OPEN) and outcome.next_run_at:
         return f" until {at(outcome.next_run_at)}; --force runs it now"
     return ""
 

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.cli.format import short, sparkline, took, without_status
 from cronlease.cli.questions import questions_of
-from cronlease.cli.rows import Schedule, to_schedule
+from cronlease.explain.format import short, sparkline, took, without_status
+from cronlease.explain.rows import Schedule, to_schedule
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -15,7 +15,7 @@ HEADING = ("name", "state", "holder", "lease left", "next run", "durations", "la
 SPARE = ("holder", "durations", "lease left")
 _RECENT = 12
 _ask = questions_of(__file__)
-_ORDER = {"dispatching": 0, "stale": 0, "pending": 1, "paused": 2, "completed": 3}
+_ORDER = {"dispatching": 0, "stale": 0, "late": 1, "pending": 1, "breaker_open": 1, "paused": 2, "completed": 3}
 
 
 class Overview(NamedTuple):
@@ -76,6 +76,8 @@ def _next(row: Schedule, now: datetime) -> str:
             return "at each hit"
         waits = "not planned yet" if row.cron or " " in (row.planned_from or "") else "never"
         return "due now" if row.due else waits
+    if row.breaker_until is not None and row.next_run_at > now:
+        return f"probe in {short(row.next_run_at - now)}"
     if row.next_run_at > now:
         # A retry: the slot that it serves has come before.
         of = f", slot {row.slot_at:%d %H:%M:%S}" if row.slot_at and row.slot_at < row.next_run_at else ""

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cronlease.db.alerts import Watch
 from cronlease.db.plans import Rules, rules_of
 from cronlease.db.queries import Query, array, call, first, interval
 from cronlease.outcome import Counts, Status
@@ -206,6 +207,7 @@ def finish_refresh_run(
     retention: timedelta,
     rules: Rules | None = None,
     slot_at: datetime | None = None,
+    watch: Watch | None = None,
 ) -> Query[Finish]:
     """The cadence of the rules is the one that the plan is made from, slot_at its next slot where it has them."""
     rules = rules or Rules()
@@ -222,6 +224,7 @@ def finish_refresh_run(
         "p_attempts": rules.attempts,
         "p_late": rules.late,
         **{f"p_{name}": count for name, count in counts._asdict().items()},
+        **(watch or Watch()).params,
     }
     return call("finish_refresh_run", _given(params), lambda row: Finish(Status(row[0]), row[1]))
 
@@ -241,23 +244,53 @@ def read_refresh_status(*, args: bool = True) -> Query[dict[str, Any]]:
     return call("read_refresh_status", {"p_with_args": args}, lambda row: dict(row[0]))
 
 
-def pause_refresh(function_name: str, reason: str | None = None) -> Query[bool]:
+def read_refresh_page(search: str | None, health: str | None, page: int) -> Query[dict[str, Any]]:
+    """One page of the schedules with their newest runs, and how many are in which health."""
+    params = {"p_search": search, "p_health": health, "p_page": page}
+    return call("read_refresh_page", _given(params), lambda row: dict(row[0]))
+
+
+def read_refresh_schedule(function_name: str, runs: int, *, args: bool = True) -> Query[dict[str, Any]]:
+    """One schedule with its newest runs and what people did to it; its `schedule` is None where there is none."""
+    params = {"p_function_name": function_name, "p_runs": runs, "p_with_args": args}
+    return call("read_refresh_schedule", params, lambda row: dict(row[0]))
+
+
+def pause_refresh(function_name: str, reason: str | None = None, *, actor: str | None = None) -> Query[bool]:
     """False: it was paused already."""
-    return call("pause_refresh", {"p_function_name": function_name, "p_reason": reason}, first)
+    params = {"p_function_name": function_name, "p_reason": reason, "p_actor": actor}
+    return call("pause_refresh", params, first)
 
 
-def resume_refresh(function_name: str) -> Query[bool]:
+def resume_refresh(function_name: str, *, actor: str | None = None) -> Query[bool]:
     """False: it was not paused."""
-    return call("resume_refresh", {"p_function_name": function_name}, first)
+    return call("resume_refresh", {"p_function_name": function_name, "p_actor": actor}, first)
 
 
-def delete_refresh(function_name: str) -> Query[bool]:
-    return call("delete_refresh", {"p_function_name": function_name}, first)
+def delete_refresh(function_name: str, *, actor: str | None = None) -> Query[bool]:
+    return call("delete_refresh", {"p_function_name": function_name, "p_actor": actor}, first)
 
 
-def unlock_refresh(function_name: str, request_id: UUID | None = None) -> Query[Lock]:
+def unlock_refresh(
+    function_name: str, request_id: UUID | None = None, *, actor: str | None = None, reason: str | None = None
+) -> Query[Lock]:
     """With a request ID only where that one holds it."""
-    return call("unlock_refresh", {"p_function_name": function_name, "p_request_id": request_id}, Lock._make)
+    params = {"p_function_name": function_name, "p_request_id": request_id, "p_actor": actor, "p_reason": reason}
+    return call("unlock_refresh", params, Lock._make)
+
+
+def record_refresh_operation(
+    function_name: str, operation: str, *, actor: str, reason: str | None = None, request_id: UUID | None = None
+) -> Query[None]:
+    """For what no other function records: a run that somebody forced."""
+    params = {
+        "p_function_name": function_name,
+        "p_operation": operation,
+        "p_actor": actor,
+        "p_reason": reason,
+        "p_request_id": request_id,
+    }
+    return call("record_refresh_operation", params, lambda _: None)
 
 
 def recover_stale_dispatches(older_than: timedelta) -> Query[int]:

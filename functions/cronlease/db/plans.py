@@ -41,6 +41,7 @@ def plan_refresh(
     slot_at: datetime | None = None,
     delay: timedelta | None = None,
     attempts: int | None = None,
+    late_after: timedelta | None = None,
 ) -> Query[bool]:
     """Answers whether it was written: only over the plan that was made from that cadence for that time."""
     params = {
@@ -51,6 +52,7 @@ def plan_refresh(
         "p_slot_at": slot_at,
         "p_delay": delay,
         "p_attempts": attempts,
+        "p_late_after": late_after,
     }
     return call("plan_refresh", params, first)
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class When(TypedDict, total=False):
     """Once, unless `every` is a band such as 10m..15m or a beat such as 6h, or `cron` says when, in `time_zone`; due
     now, unless `delay` (such as 2h) or `at` says when. What is missed runs once, or with missed="skip" not later than
-    `late`; a slot gets so many attempts."""
+    `late`; a slot gets so many attempts. After pause_after failed runs in a row only a probe runs, so long later;
+    late_alert says how late it may be before that is told."""
 
     args: Mapping[str, Any]
     delay: timedelta | str
@@ -28,6 +29,9 @@ class When(TypedDict, total=False):
     missed: str
     late: timedelta | str
     attempts: int
+    late_alert: timedelta | str
+    pause_after: int
+    probe: timedelta | str
     replace: bool
 
 
@@ -81,7 +85,7 @@ def every_text(every: str) -> str:
 
 def _cadence(when: When) -> dict[str, Any]:
     """What of these an older database would not know is only sent where it is given. Raises ValueError."""
-    late = when.get("late")
+    late, late_alert, probe = when.get("late"), when.get("late_alert"), when.get("probe")
     if cron := when.get("cron"):
         Cadence.of_cron(cron, when.get("time_zone"))
     given = {
@@ -90,6 +94,9 @@ def _cadence(when: When) -> dict[str, Any]:
         "p_missed": when.get("missed"),
         "p_late": duration(late) if isinstance(late, str) else late,
         "p_attempts": when.get("attempts"),
+        "p_late_alert": duration(late_alert) if isinstance(late_alert, str) else late_alert,
+        "p_pause_after": when.get("pause_after"),
+        "p_probe": duration(probe) if isinstance(probe, str) else probe,
     }
     return {name: value for name, value in given.items() if value is not None}
 

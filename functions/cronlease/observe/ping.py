@@ -5,7 +5,6 @@ and the end is waited for no longer than a constant. The address is a secret: on
 """
 
 import asyncio
-import contextvars
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from contextlib import suppress
 from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import UUID
 
+from cronlease.observe import webhook
 from cronlease.observe.logs import log
 from cronlease.outcome import FailReason, Outcome
 
@@ -63,7 +63,7 @@ class CheckIns:
         body: str = "",
         after: threading.Thread | None = None,
         then: Callable[[], None] = lambda: None,
-    ) -> threading.Thread:
+    ) -> threading.Thread | None:
         def send() -> None:
             if after is not None and after.is_alive():
                 after.join(_START_FIRST_SECONDS)
@@ -71,39 +71,19 @@ class CheckIns:
                 self._warn(what, trouble)
             then()
 
-        # A copy: the lines of this thread belong to the same request. A daemon: a monitor that hangs must not keep
-        # the process alive.
-        name = f"check-in {self._request_id}"
-        thread = threading.Thread(target=contextvars.copy_context().run, args=(send,), name=name, daemon=True)
         try:
-            thread.start()
+            return webhook.start(send, f"check-in {self._request_id}")
         except RuntimeError as error:
             # No thread is to be had: the run must not end for it.
             self._warn(what, str(error))
             then()
-        return thread
+        return None
 
     def _trouble_with(self, suffix: str, body: str) -> str | None:
         """Sends one and says what went wrong, in words that hold nothing of the address."""
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
-
         # Where the address is our own, by mistake, no run starts another.
-        headers = {"User-Agent": "cronlease", "Content-Type": "text/plain; charset=utf-8"}
-        headers |= self._headers
-        request = Request(self._address(suffix), body.encode() or None, headers)  # noqa: S310 (settings take http only)
-        try:
-            with urlopen(request, timeout=_STEP_SECONDS):  # noqa: S310
-                return None
-        except HTTPError as error:
-            error.close()
-            return f"it answered {error.code}"
-        except URLError as error:
-            return str(error.reason)
-        except TimeoutError:
-            return "it did not answer in time"
-        except Exception as error:
-            return type(error).__name__
+        headers = {"Content-Type": "text/plain; charset=utf-8", **self._headers}
+        return webhook.trouble_with(self._address(suffix), body.encode() or None, headers, _STEP_SECONDS)
 
     def _address(self, suffix: str) -> str:
         parts = self._parts

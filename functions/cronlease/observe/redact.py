@@ -109,12 +109,13 @@ def _configured() -> list[str]:
     env = os.environ.get
     # The second one is what Vercel's cron sends.
     tokens = f"{env('CRONLEASE_TOKEN', '')} {env('CRON_SECRET', '')}"
-    configured = _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), tokens, env("CRONLEASE_PING_URL", ""))
+    webhooks = f"{env('CRONLEASE_PING_URL', '')} {env('CRONLEASE_ALERT_URL', '')}"
+    configured = _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), tokens, webhooks)
     return [*configured, *_hidden]
 
 
 @functools.cache
-def _secrets_of(url: str, password: str, tokens: str, ping_url: str) -> list[str]:
+def _secrets_of(url: str, password: str, tokens: str, webhooks: str) -> list[str]:
     secrets = [password, *tokens.replace(",", " ").split()]
     if match := re.search(r"://[^/@]*?:(.*)@", url):
         secrets += [match[1], unquote(match[1])]
@@ -123,8 +124,9 @@ def _secrets_of(url: str, password: str, tokens: str, ping_url: str) -> list[str
     # Read wrongly, a password may show up in pieces. A very short one would blank out ordinary words.
     secrets += [piece for secret in secrets for piece in re.split(r"[@/:?#]", secret)]
     secrets = [secret for secret in secrets if len(secret) >= 4]
-    # Who knows the path may check in. Its keys are secrets; a word in it may be a function's name.
-    path = re.sub(r"^\w+://[^/?#]*", "", ping_url)
-    parts = [path.partition("{function}")[0], *re.split(r"[/?&=#]|{function}", path)]
-    secrets += [part for part in parts if len(part) >= 8 and not _WORDS.fullmatch(part)]
+    # Who knows the path may check in, or post. Its keys are secrets; a word in it may be a function's name.
+    for webhook in webhooks.replace(",", " ").split():
+        path = re.sub(r"^\w+://[^/?#]*", "", webhook)
+        parts = [path.partition("{function}")[0], *re.split(r"[/?&=#]|{function}", path)]
+        secrets += [part for part in parts if len(part) >= 8 and not _WORDS.fullmatch(part)]
     return sorted(set(secrets), key=len, reverse=True)

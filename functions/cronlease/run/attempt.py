@@ -51,10 +51,12 @@ _LEVELS = {
     SkipReason.NOT_DUE: logging.DEBUG,
     SkipReason.DUPLICATE: logging.DEBUG,
     SkipReason.PAUSED: logging.WARNING,
+    SkipReason.BREAKER_OPEN: logging.WARNING,
     SkipReason.UNKNOWN_ACTION: logging.WARNING,
 }
 _HINTS = {
     SkipReason.NOT_DUE: 'send {"force": true} to run now',
+    SkipReason.BREAKER_OPEN: 'too many runs failed in a row: a probe runs then; send {"force": true} to run now',
     SkipReason.SPAWNED: spawn_guard.HINT,
     SkipReason.SHUTTING_DOWN: "this instance is ending: the next hit reaches another one",
     SkipReason.UNKNOWN_ACTION: "the row's action is no function of this deployment: deploy one that has it",

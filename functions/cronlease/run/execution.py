@@ -3,6 +3,7 @@
 claim -> work under a heartbeat -> finish.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from cronlease.errors import DatabaseTrouble, LeaseLost
 from cronlease.job import Hit, Job
 from cronlease.observe import telemetry
 from cronlease.observe.logs import log
-from cronlease.outcome import Outcome
+from cronlease.outcome import FailReason, Outcome
 from cronlease.process import spawn_guard
 from cronlease.run.attempt import Attempt, UnreadableCadence, claim, skip
 from cronlease.run.finish import Finisher
@@ -149,11 +150,24 @@ async def _run(
         from cronlease.observe.ping import CheckIns
 
         check_ins = CheckIns(settings.ping_url, run.function, run.request_id, run.http_headers())
+    if settings.alert_url and record.plan.row.abandoned:
+        # Before the job: what killed its process may do so again.
+        await tell(record.database, settings)
     error = await _serve(record) or await supervise(job.function, run, record)
     outcome = await Finisher(record).finish(error)
-    if check_ins is not None:
-        await check_ins.end(outcome)
+    endings = [] if check_ins is None else [check_ins.end(outcome)]
+    if outcome.failed is not FailReason.INTERRUPTED:
+        endings.append(tell(record.database, settings))
+    await asyncio.gather(*endings)
     return outcome
+
+
+async def tell(database: Database, settings: Settings) -> None:
+    """Looks for what is to be told of any schedule, and tells it; nothing where nobody is to be told."""
+    if settings.alert_url:
+        from cronlease.run.alerts import deliver
+
+        await deliver(database, settings)
 
 
 async def _serve(record: Record) -> BaseException | None:

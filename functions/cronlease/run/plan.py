@@ -50,6 +50,7 @@ class Row(NamedTuple):
     last_slot_at: datetime | None = None
     last_success_slot_at: datetime | None = None
     saved: Any = None
+    abandoned: int = 0
 
     @classmethod
     def read(cls, details: Mapping[str, Any]) -> "Row":
@@ -83,6 +84,7 @@ class Plan(NamedTuple):
     instead_of: Cadence | None
     attempts: int | None
     late: timedelta | None
+    late_alert: timedelta | None = None
     readable: bool = True
 
     @classmethod
@@ -99,7 +101,7 @@ class Plan(NamedTuple):
             followed = stored(row)
             cadence, instead_of = (wanted, None) if followed is None else (followed, wanted)
         late = job.late if row.missed is None else row.late
-        return cls(row, cadence, instead_of, row.attempts or job.attempts, late)
+        return cls(row, cadence, instead_of, row.attempts or job.attempts, late, job.late_alert)
 
     @classmethod
     def of_claim(cls, row: Row, job: Job) -> "Plan":
@@ -108,7 +110,8 @@ class Plan(NamedTuple):
         try:
             return cls.of(row, job)
         except ValueError:
-            return cls(row, stored(row) or job.cadence, None, row.attempts or job.attempts, None, readable=False)
+            cadence = stored(row) or job.cadence
+            return cls(row, cadence, None, row.attempts or job.attempts, None, job.late_alert, readable=False)
 
     @property
     def rules(self) -> Rules:
@@ -166,6 +169,10 @@ class Plan(NamedTuple):
             return slots.after(row.at)
         return _first_slot(slots, row.at, served.slot or row.last_slot_at)
 
+    def late_after(self, slot: datetime | None) -> timedelta | None:
+        """How long after that slot its run counts as late, where the row does not say; None is left to SQL."""
+        return self.late_alert or (self.cadence.late_after(slot) if slot is not None else None)
+
     def query(self) -> Query[bool] | None:
         """The new plan of a row that was not due and should be planned; None where its plan is followed."""
         row, cadence = self.row, self.cadence
@@ -185,6 +192,7 @@ class Plan(NamedTuple):
             slot_at=slot,
             delay=delay,
             attempts=self.attempts,
+            late_after=self.late_after(slot),
         )
 
     def _next_slot(self) -> datetime | None:

@@ -107,6 +107,7 @@ class Record:
         self._backoff = job.backoff
         self._failures = claimed.failures or 0
         self._retention = job.retention
+        self._watch = job.watch
 
     def backoff(self, failures: int) -> timedelta:
         return self._backoff.draw(failures, _random)
@@ -125,6 +126,7 @@ class Record:
         return self._finish(Status.INTERRUPTED, timedelta(0), error)
 
     def _finish(self, status: Status, delay: timedelta, error: str | None) -> Query[Finish]:
+        following = self.plan.following(self.served)
         return finish_refresh_run(
             self.lease.function,
             self.lease.request_id,
@@ -135,5 +137,6 @@ class Record:
             counts=self.counts,
             retention=self._retention,
             rules=self.plan.rules,
-            slot_at=None if self._force else self.plan.following(self.served),
+            slot_at=None if self._force else following,
+            watch=self._watch._replace(late_after=self.plan.late_after(following)),
         )

@@ -21,7 +21,7 @@ from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.attempt import Attempt, UnreadableCadence, ensure_row, log_unreadable
-from cronlease.run.execution import Executed, execute, job_rules, plan_of
+from cronlease.run.execution import Executed, execute, job_rules, plan_of, tell
 from cronlease.settings import Settings
 
 RUN_DUE = "run-due"
@@ -111,6 +111,7 @@ class Dispatcher:
         self._own_rows = [job for job in jobs.values() if job.has_row]
         self._rows_are_there = False
         self._prune_at = 0.0
+        self._tell_at = 0.0
         self._plan_at = 0.0
         self._unreadable: set[tuple[str, str]] = set()
 
@@ -153,6 +154,7 @@ class Dispatcher:
             longest = max(longest, time.monotonic() - started)
             await process.pause(pause)
         await self.prune()
+        await self.tell()
         return tally.report(due=await self._still_due())
 
     async def prune(self, every: float = 0) -> None:
@@ -164,6 +166,12 @@ class Dispatcher:
             # The next claim says what is wrong with the database.
             query = prune_refresh_history(self._settings.retention)
             await within(self._limits.acquire, self._database.ask(query))
+
+    async def tell(self, every: float = 0) -> None:
+        """Looks for late schedules and alerts that are not delivered; again only after so many seconds."""
+        if time.monotonic() >= self._tell_at:
+            self._tell_at = time.monotonic() + every
+            await tell(self._database, self._settings)
 
     async def _execute(self, attempt: Attempt) -> Executed:
         jobs = self._jobs.values()

@@ -27,6 +27,7 @@ _JITTER = 0.1
 _SHORTEST = 0.1
 _FIRST_RETRY = 1.0
 _PRUNE_EVERY = 600.0
+_TELL_EVERY = 30.0
 
 
 class Pace(NamedTuple):
@@ -80,6 +81,7 @@ class Worker:
         dispatched = await self._dispatcher.one(trigger="worker")
         if dispatched.outcome is None:
             await self._dispatcher.prune(_PRUNE_EVERY)
+            await self._dispatcher.tell(_TELL_EVERY)
         return dispatched
 
     async def run(self) -> None:

@@ -47,7 +47,7 @@ begin
     s.locked_by,
     -- Clients cannot read an infinite time: forever is told as null.
     nullif(s.locked_until, 'infinity'),
-    nullif(s.next_run_at, 'infinity')
+    nullif(public.refresh_next_at(s.schedule, v_now), 'infinity')
   into acquired, reason, locked_by, locked_until, next_run_at
   from public.refresh_rows s
   where s.function_name = p_function_name;

@@ -41,19 +41,20 @@ begin
     )
   into due, unknown
   from (
-    select n.action, n.every, n.locked_until, n as schedule
+    select n.action, n.every, n.locked_until, n.breaker_until, n as schedule
     from public.refresh_schedule n
     where n.completed_at is null
       and n.paused_at is null
       and n.next_run_at is null
     union all
-    select d.action, d.every, d.locked_until, d as schedule
+    select d.action, d.every, d.locked_until, d.breaker_until, d as schedule
     from public.refresh_schedule d
     where d.completed_at is null
       and d.paused_at is null
       and d.next_run_at <= v_now
   ) s
-  where s.locked_until is null or s.locked_until <= v_now;
+  where (s.locked_until is null or s.locked_until <= v_now)
+    and (s.breaker_until is null or s.breaker_until <= v_now);
 
   unknown_names := '{}';
   if unknown > 0 then

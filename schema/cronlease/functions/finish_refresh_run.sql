@@ -6,6 +6,8 @@
 -- p_slot_at is the slot after the one that was served, by the cadence p_planned_from: where the run failed and has no
 -- more attempts, or would be tried again too late, the row goes on with that one. Without a plan, from version 0.1 for
 -- instance, a row that goes by a cron waits unplanned. A forced run leaves beat, cron and slots where they are.
+-- After p_pause_after failed runs in a row the breaker opens: the next run is a probe, p_probe later, and serves the
+-- slot that is due then. What is to be told of it, to these addresses, is decided here, too.
 create or replace function public.finish_refresh_run(
   p_function_name text,
   p_request_id uuid,
@@ -23,6 +25,10 @@ create or replace function public.finish_refresh_run(
   p_slot_at timestamptz default null,
   p_attempts integer default null,
   p_late interval default null,
+  p_pause_after integer default null,
+  p_probe interval default null,
+  p_late_after interval default null,
+  p_addresses text[] default null,
   out status text,
   out next_run_at timestamptz
 )
@@ -43,6 +49,11 @@ declare
   v_is_out boolean;
   v_goes_on boolean;
   v_late interval;
+  v_failures integer;
+  v_opens boolean;
+  v_next timestamptz;
+  v_breaker timestamptz;
+  v_told text[];
   v_runs bigint;
   v_done boolean := p_status in ('success', 'partial');
   v_most interval := case when p_status = 'failed' then interval '400 days' else interval '3650 days' end;
@@ -87,7 +98,23 @@ begin
   v_is_out := p_status = 'failed'
     and v_row.attempt >= coalesce(v_row.attempts, p_attempts, case when v_is_slotted then 3 end);
   v_late := case when v_row.missed is null then p_late else v_row.late end;
-  v_goes_on := v_is_slotted and not v_is_forced and p_slot_at is not null and (
+  v_failures := case p_status
+    when 'failed' then v_row.failures + 1
+    when 'interrupted' then v_row.failures
+    else 0
+  end;
+  -- Who does not send a probe, as version 0.1, does not close what others have opened.
+  v_opens := p_status = 'failed'
+    and coalesce(not (v_row.once and v_is_out), true)
+    and coalesce(
+      v_failures >= coalesce(v_row.pause_after, p_pause_after),
+      v_row.breaker_until is not null and p_probe is null
+    );
+  v_breaker := case
+    when v_opens then v_now + least(coalesce(v_row.probe, p_probe, interval '6 hours'), interval '400 days')
+    when p_status = 'interrupted' then v_row.breaker_until
+  end;
+  v_goes_on := v_is_slotted and not v_is_forced and not v_opens and p_slot_at is not null and (
     v_done
     or p_status = 'failed' and (
       v_is_out
@@ -95,19 +122,44 @@ begin
       or coalesce(v_now + v_delay > v_slot + v_late, false)
     )
   );
+  v_next := case
+    when v_row.once and v_done then null
+    when v_is_forced and v_breaker is null then public.refresh_due_closed(v_row, v_now)
+    when v_is_forced then greatest(v_row.next_run_at, v_breaker)
+    -- Not its fault: it keeps its place among those that are due.
+    when p_status = 'interrupted' and coalesce(v_row.next_run_at <= v_now, true) then v_row.next_run_at
+    when v_opens then v_breaker
+    when v_goes_on then p_slot_at
+    -- Nobody knows the next slot of a cron yet, and a trigger that owns the schedule needs no time.
+    when v_done and (v_cadence = 'hit' or position(' ' in v_cadence) > 0) then null
+    else v_now + v_delay
+  end;
+  v_told := public.tell_refresh_end(
+    v_row,
+    p_addresses => p_addresses,
+    p_status => p_status,
+    p_error => p_error,
+    p_failures => v_failures,
+    p_at => v_now,
+    p_breaker_until => v_breaker
+  );
   update public.refresh_schedule s
   set locked_by = null,
       locked_until = null,
-      next_run_at = case
-        when s.once and v_done then null
-        when v_is_forced then s.next_run_at
-        -- Not its fault: it keeps its place among those that are due.
-        when p_status = 'interrupted' and coalesce(s.next_run_at <= v_now, true) then s.next_run_at
-        when v_goes_on then p_slot_at
-        -- Nobody knows the next slot of a cron yet, and a trigger that owns the schedule needs no time.
-        when v_done and (v_cadence = 'hit' or position(' ' in v_cadence) > 0) then null
-        else v_now + v_delay
+      next_run_at = v_next,
+      breaker_until = v_breaker,
+      late_at = public.refresh_late_at(
+        case when v_cadence = 'hit' and not v_opens then v_now else v_next end,
+        v_cadence,
+        s.once,
+        coalesce(s.late_alert, p_late_after)
+      ),
+      incident_at = case
+        when v_done then null
+        when p_status = 'failed' then coalesce(s.incident_at, v_now)
+        else s.incident_at
       end,
+      told = v_told,
       slot_at = case
         when v_is_forced then s.slot_at
         when v_goes_on then p_slot_at
@@ -119,7 +171,7 @@ begin
       last_success_slot_at = case when v_done then coalesce(v_slot, s.last_success_slot_at) else s.last_success_slot_at end,
       attempt = case
         when v_is_forced then s.attempt
-        when v_done or v_goes_on then 0
+        when v_done or v_goes_on or v_opens and v_is_slotted then 0
         -- Not its fault: the run does not count.
         when p_status = 'interrupted' and v_attempt is not null then greatest(s.attempt - 1, 0)
         else s.attempt
@@ -144,11 +196,7 @@ begin
       last_run_at = v_now,
       last_status = p_status,
       last_error = p_error,
-      failures = case p_status
-        when 'failed' then s.failures + 1
-        when 'interrupted' then s.failures
-        else 0
-      end,
+      failures = v_failures,
       abandoned = 0,
       run_count = s.run_count + 1
   where s.id = v_row.id

@@ -9,7 +9,8 @@ create or replace function public.plan_refresh(
   p_cadence text,
   p_slot_at timestamptz default null,
   p_delay interval default null,
-  p_attempts integer default null
+  p_attempts integer default null,
+  p_late_after interval default null
 ) returns boolean
 language plpgsql
 security definer
@@ -19,6 +20,7 @@ as $$
 declare
   v_row public.refresh_schedule;
   v_now timestamptz;
+  v_next timestamptz;
 begin
   select s.* into v_row
   from public.refresh_schedule s
@@ -43,8 +45,16 @@ begin
       and v_row.attempt >= coalesce(v_row.attempts, p_attempts);
     return found;
   end if;
+  v_row.next_run_at := coalesce(p_slot_at, coalesce(v_row.last_run_at, v_now) + p_delay);
+  v_next := public.refresh_next_at(v_row, v_now);
   update public.refresh_schedule s
-  set next_run_at = coalesce(p_slot_at, coalesce(s.last_run_at, v_now) + p_delay),
+  set next_run_at = v_next,
+      late_at = public.refresh_late_at(
+        case when p_cadence = 'hit' then coalesce(s.last_run_at, v_now) else v_next end,
+        p_cadence,
+        false,
+        coalesce(s.late_alert, p_late_after)
+      ),
       slot_at = p_slot_at,
       attempt = 0,
       planned_from = p_cadence,

@@ -53,7 +53,8 @@ as $$
           when s.locked_by is null then 'the run never finished: it was left without a lease'
           else 'the run never finished: its lease ran out and was cleared'
         end,
-        abandoned = s.abandoned + 1
+        abandoned = s.abandoned + 1,
+        incident_at = coalesce(s.incident_at, clock_timestamp())
     -- An array, not a join: the few rows are looked up by their key, whatever the planner guesses.
     where s.id = any (array(select stale.id from stale))
     returning s.id

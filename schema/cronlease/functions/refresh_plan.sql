@@ -25,6 +25,7 @@ as $$
     'slot_at', (p_row).slot_at,
     'last_slot_at', (p_row).last_slot_at,
     'last_success_slot_at', (p_row).last_success_slot_at,
-    'saved', (p_row).saved
+    'saved', (p_row).saved,
+    'abandoned', (p_row).abandoned
   )
 $$;

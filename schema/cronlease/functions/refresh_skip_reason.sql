@@ -21,6 +21,8 @@ as $$
     when (p_row).locked_by = p_request_id::text then null
     when (p_row).locked_until > p_at then 'locked'
     when p_force then null
+    -- Version 0.1 does not know the word; it is told the time of the probe all the same.
+    when (p_row).breaker_until > p_at then case when p_early then 'breaker_open' else 'not_due' end
     when (p_row).next_run_at > p_at then
       case
         -- A little early a hit takes the coming slot; a retry waits for its time.

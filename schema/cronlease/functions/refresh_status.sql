@@ -7,11 +7,14 @@ select
     when s.locked_until > moment.at then 'dispatching'
     when s.locked_until is not null then 'stale'
     when s.paused_at is not null then 'paused'
+    when s.breaker_until is not null then 'breaker_open'
+    when s.late_at <= moment.at and coalesce(s.next_run_at <= moment.at, true) then 'late'
     else 'pending'
   end as state,
   s.completed_at is null
     and s.paused_at is null
     and coalesce(s.next_run_at <= moment.at, true)
+    and coalesce(s.breaker_until <= moment.at, true)
     -- Its trigger decides when it runs, or it must be planned first.
     and public.refresh_cadence(s) is distinct from 'hit'
     and not public.refresh_is_spent(s, null, null, null, moment.at)
@@ -43,6 +46,12 @@ select
   s.last_success_slot_at,
   s.planned_from,
   s.planned_at,
-  s.planned_before
+  s.planned_before,
+  s.late_at,
+  s.late_alert,
+  s.pause_after,
+  s.probe,
+  s.breaker_until,
+  s.incident_at
 from public.refresh_schedule s
 cross join (select clock_timestamp() as at) moment;

@@ -14,6 +14,9 @@ create or replace function public.schedule_action(
   p_missed text default null,
   p_late interval default null,
   p_attempts integer default null,
+  p_late_alert interval default null,
+  p_pause_after integer default null,
+  p_probe interval default null,
   out created boolean,
   out next_run_at timestamptz
 )
@@ -46,6 +49,9 @@ declare
       'what is missed is skipped by how late it is: say both missed skip and late, or neither'
     when p_late <= interval '0' then format('late must be longer than zero, not %s', p_late)
     when p_attempts < 1 then format('a slot has at least one attempt, not %s', p_attempts)
+    when p_late_alert <= interval '0' then format('a late alert comes after more than zero, not %s', p_late_alert)
+    when p_pause_after < 1 then format('a breaker opens after at least one failed run, not %s', p_pause_after)
+    when p_probe <= interval '0' then format('a probe comes after more than zero, not %s', p_probe)
     when not public.is_band(p_every) then format('"%s" is no cadence: write 10m, or 10m..15m', p_every)
     else public.args_mistake(p_args => p_args)
   end;
@@ -54,6 +60,7 @@ declare
   v_next timestamptz := case when p_cron is null then coalesce(p_at, v_now + coalesce(p_delay, interval '0')) end;
   -- A beat is counted from its first run.
   v_slot timestamptz := case when position('..' in p_every) = 0 then v_next end;
+  v_late_at timestamptz;
 begin
   if v_mistake is not null then
     raise exception '%', v_mistake using errcode = '22023';
@@ -64,6 +71,7 @@ begin
     when invalid_parameter_value then
       raise exception '"%" is no time zone: write a name such as Europe/Berlin', p_time_zone using errcode = '22023';
   end;
+  v_late_at := public.refresh_late_at(v_next, p_every, p_every is null and p_cron is null, p_late_alert);
   -- One who ensures the same row is told at once that it is being created, and need not wait for us.
   perform pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name));
 
@@ -71,7 +79,7 @@ begin
     if not exists (select from public.refresh_schedule s where s.function_name = p_function_name) then
       insert into public.refresh_schedule as s (
         function_name, action, args, every, cron, time_zone, missed, late, attempts, once, next_run_at, slot_at,
-        planned_from, planned_at, fence
+        planned_from, planned_at, late_at, late_alert, pause_after, probe, fence
       )
       select
         p_function_name,
@@ -88,6 +96,10 @@ begin
         v_slot,
         p_every,
         case when p_every is not null then v_now end,
+        v_late_at,
+        p_late_alert,
+        p_pause_after,
+        p_probe,
         -- A row that was deleted and comes back goes on counting: no old holder can match its fence.
         coalesce(max(r.fence), 0)
       from public.refresh_runs r
@@ -119,6 +131,13 @@ begin
           planned_at = case when p_every is not null then v_now end,
           planned_before = null,
           saved = null,
+          late_at = v_late_at,
+          late_alert = p_late_alert,
+          pause_after = p_pause_after,
+          probe = p_probe,
+          breaker_until = null,
+          incident_at = null,
+          told = '{}',
           completed_at = null,
           failures = 0,
           abandoned = 0,

@@ -101,6 +101,7 @@ begin
           and s.action = wanted.action
           and (coalesce(s.next_run_at, '-infinity'), s.id) > (wanted.after, wanted.after_id)
           and coalesce(s.next_run_at, '-infinity') <= v_now
+          and (s.breaker_until is null or s.breaker_until <= v_now)
           and public.refresh_cadence(s, wanted.cadence) is distinct from 'hit'
           and not public.refresh_is_spent(s, wanted.cadence, wanted.attempts, wanted.late, v_now)
           and (s.locked_until is null or s.locked_until <= v_now)

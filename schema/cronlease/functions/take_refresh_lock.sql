@@ -60,7 +60,7 @@ begin
     s.locked_by,
     -- Clients cannot read an infinite time: forever is told as null.
     nullif(s.locked_until, 'infinity'),
-    nullif(s.next_run_at, 'infinity'),
+    nullif(public.refresh_next_at(s, v_now), 'infinity'),
     s.id,
     s.fence,
     s.action,
@@ -169,7 +169,7 @@ begin
     -- Most often another hit claimed the row, and perhaps finished, since it was read.
     locked_by := v_row.locked_by;
     locked_until := case when v_row.locked_until > v_now then nullif(v_row.locked_until, 'infinity') end;
-    next_run_at := nullif(v_row.next_run_at, 'infinity');
+    next_run_at := nullif(public.refresh_next_at(v_row, v_now), 'infinity');
     return;
   end if;
 
@@ -203,6 +203,7 @@ begin
         -- A forced run leaves the slot, and what it has had of attempts, where they are.
         attempt = case when p_force then v_row.attempt else v_row.attempt + 1 end,
         last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
+        incident_at = coalesce(v_row.incident_at, case when v_orphans > 0 then v_now end),
         next_run_at = case
           when v_row.abandoned + v_orphans >= 3 then v_now + v_backoff
           else v_row.next_run_at

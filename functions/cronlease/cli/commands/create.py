@@ -47,6 +47,11 @@ def _cadence(_ctx: click.Context, _: click.Parameter, text: str | None) -> str |
 @click.option("--missed", type=click.Choice(("once", "skip")), help="Run the latest missed slot once, or skip it.")
 @options.length("--late", text="With --missed skip: how late a slot may still be run.")
 @click.option("--attempts", type=click.IntRange(1, 1000), help="How many runs a slot gets, the first included.")
+@click.option(
+    "--pause-after", type=click.IntRange(1, 1000), help="After so many failed runs in a row only a probe runs."
+)
+@options.length("--probe", text="With --pause-after: how long until the probe; by default 6h.")
+@options.length("--late-alert", text="How late it may be before that is told; by default twice its interval.")
 @options.args
 @click.option("--replace", is_flag=True, help="Put it in the place of one of that name.")
 @options.source
@@ -107,7 +112,9 @@ def _plan(conn: "Connection[Any]", details: rows.Details) -> None:
         cadence = Cadence.of_cron(row.cron, row.time_zone)
         # As SQL writes it.
         text, slot = f"{row.cron} {row.time_zone or 'UTC'}", cadence.slots(details.now).after(details.now)
-        ask_sync(conn, plan_refresh(row.function_name, row.planned_from, row.next_run_at, text, slot_at=slot))
+        late = cadence.late_after(slot)
+        plan = plan_refresh(row.function_name, row.planned_from, row.next_run_at, text, slot_at=slot, late_after=late)
+        ask_sync(conn, plan)
 
 
 def _warn_of_unknown(action: str, source: Source) -> None:

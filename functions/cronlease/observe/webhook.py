@@ -1,0 +1,44 @@
+"""Sends one HTTP request to somebody else's server, from a thread of its own, and says what went wrong.
+
+A server that hangs holds up nobody: the thread is a daemon, and whoever waits for it decides for how long.
+"""
+
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def trouble_with(
+    url: str, body: bytes | None, headers: Mapping[str, str], seconds: float, *, redirects: bool = True
+) -> str | None:
+    """Sends it and says what went wrong, in words that hold nothing of the address. The seconds are for one step:
+    connecting, or waiting for the answer. Imports what it needs in its thread, and not in the run's."""
+    from urllib.error import HTTPError, URLError
+    from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+    class NoRedirects(HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    opener = build_opener() if redirects else build_opener(NoRedirects)
+    request = Request(url, body, {"User-Agent": "cronlease", **headers})  # noqa: S310 (settings take http only)
+    try:
+        with opener.open(request, timeout=seconds):
+            return None
+    except HTTPError as error:
+        error.close()
+        return f"it answered {error.code}"
+    except URLError as error:
+        return str(error.reason)
+    except TimeoutError:
+        return "it did not answer in time"
+    except Exception as error:
+        return type(error).__name__
+
+
+def start(work: Callable[[], None], name: str) -> threading.Thread:
+    """Does it in a thread whose log lines belong to the same request. Raises RuntimeError where none is to be had."""
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=name, daemon=True)
+    thread.start()
+    return thread

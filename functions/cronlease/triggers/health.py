@@ -1,0 +1,65 @@
+"""GET /health/schedules: whether all schedules are well, for uptime monitors.
+
+The path is open, so an answer is remembered for a while: however often somebody asks, the database is asked seldom.
+"""
+
+import asyncio
+import logging
+import time
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from cronlease.db.alerts import read_refresh_health
+from cronlease.db.connection import within
+from cronlease.errors import DatabaseTrouble
+from cronlease.observe.logs import log
+from cronlease.outcome import SkipReason
+from cronlease.triggers.database import OwnDatabase
+
+_REMEMBERED_SECONDS = 10.0
+
+Unwell = dict[str, list[str]]
+
+
+class Health(NamedTuple):
+    """The names of what is not well, by what is wrong; None: the database could not be read."""
+
+    unwell: Unwell | None
+
+    @property
+    def http_status(self) -> int:
+        return 503 if self.unwell is None or any(self.unwell.values()) else 200
+
+    def as_json(self, *, with_names: bool) -> dict[str, Any]:
+        """Names are not for every eye: others are told how many."""
+        body: dict[str, Any] = {"healthy": self.http_status == 200}
+        if self.unwell is None:
+            return body | {"reason": SkipReason.SCHEDULE_READ_ERROR}
+        return body | {kind: names if with_names else len(names) for kind, names in self.unwell.items()}
+
+
+class HealthCheck:
+    """Asks at most once in ten seconds, on behalf of all who wait for it."""
+
+    def __init__(self, database: OwnDatabase, limit: timedelta) -> None:
+        self._database = database
+        self._limit = limit
+        self._found: Health | None = None
+        self._found_at = 0.0
+        self._asking = asyncio.Lock()
+
+    async def read(self) -> Health:
+        async with self._asking:
+            if self._found is None or time.monotonic() > self._found_at + _REMEMBERED_SECONDS:
+                self._found = await self._look()
+                # The time of the answer: whoever waited for a database that hangs does not ask it again.
+                self._found_at = time.monotonic()
+            return self._found
+
+    async def _look(self) -> Health:
+        try:
+            return Health(await within(self._limit, self._database.get().ask(read_refresh_health())))
+        except (DatabaseTrouble, TimeoutError) as trouble:
+            why = str(trouble) or "no answer"
+            log(logging.ERROR, f"The health of the schedules could not be read: {why}", action="health_failed")
+            return Health(None)
