@@ -17,7 +17,6 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from cronlease import registry
 from cronlease.cli.main import main
 from tests.acceptance.conftest import free_port
 from tests.faults.profile import thorough
@@ -451,11 +450,7 @@ def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str
         (["--jobs", "{}/list.json"], "Error: {}/list.json: it is no JSON object; deploy/jobs.schema.json says"),
     ],
 )
-def test_what_cannot_be_scheduled_is_one_sentence(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], sentence: str
-) -> None:
-    # Other tests declare functions in this process.
-    monkeypatch.setattr(registry, "_jobs", {})
+def test_what_cannot_be_scheduled_is_one_sentence(data_dir: Path, options: list[str], sentence: str) -> None:
     (data_dir / "list.json").write_text("[]")
     options, sentence = [option.format(data_dir) for option in options], sentence.format(data_dir)
     done = CliRunner().invoke(main, ["emulate", *options], env={"CRONLEASE_DATA_DIR": str(data_dir)})

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 import cronlease
+from cronlease import registry
 from cronlease.process.shutdown import process
 from cronlease.triggers.asgi import App
 from tests.acceptance import jobs
@@ -36,6 +37,9 @@ def room(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Room:
     monkeypatch.setenv("DATABASE_URL", dsn)
     # The signals belong to the test runner.
     monkeypatch.setattr(process, "listen", lambda *_: None)
+    functions: list[Any] = [jobs.tick, jobs.tock, jobs.tell, whenever]
+    for function in functions:
+        registry.register(function.job)
     room = Room(dsn)
     room.query("create table effect (request_id uuid)")
     return room
