@@ -58,9 +58,9 @@ class HealthCheck:
 
     async def _look(self) -> Health:
         try:
-            found = await within(self._limit, self._database.get().ask(read_refresh_health()))
+            unwell: Unwell = await within(self._limit, self._database.get().ask(read_refresh_health()))
+            return Health(unwell)
         except (DatabaseTrouble, TimeoutError) as trouble:
             why = str(trouble) or "no answer"
             log(logging.ERROR, f"The health of the schedules could not be read: {why}", action="health_failed")
             return Health(None)
-        return Health(found)
