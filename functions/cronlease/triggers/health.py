@@ -58,7 +58,8 @@ class HealthCheck:
 
     async def _look(self) -> Health:
         try:
-            return Health(await within(self._limit, self._database.get().ask(read_refresh_health())))
+            unwell: Unwell = await within(self._limit, self._database.get().ask(read_refresh_health()))
+            return Health(unwell)
         except (DatabaseTrouble, TimeoutError) as trouble:
             why = str(trouble) or "no answer"
             log(logging.ERROR, f"The health of the schedules could not be read: {why}", action="health_failed")
