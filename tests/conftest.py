@@ -13,7 +13,9 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cronlease import registry
 from cronlease.embedded.server import EmbeddedPostgres
+from cronlease.observe import logs
 from cronlease.testing import Cluster
 from tests.faults import profile
 
@@ -124,6 +126,19 @@ def embedded_server() -> Iterator[Server]:
 def cronlease_cluster(embedded_server: Server) -> Server:
     """What the fixtures of our own plugin clone from, here."""
     return embedded_server
+
+
+@pytest.fixture(autouse=True)
+def process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Begins without the functions that other tests or modules have declared, and ends without the log handler of
+    what was served in this process."""
+    monkeypatch.setattr(registry, "_jobs", {})
+    logger, (level, propagate) = logs.logger, (logs.logger.level, logs.logger.propagate)
+    yield
+    for handler in [handler for handler in logger.handlers if isinstance(handler, logs.OurHandler)]:
+        logger.removeHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = propagate
 
 
 @pytest.fixture

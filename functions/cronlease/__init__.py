@@ -5,7 +5,9 @@ schema/, never by Python.
 
     decorators, registry, job       what a user declares, and what is declared
     triggers/                       what starts a run: HTTP, run-due, a worker; and who may
+    page/                           the status page: templates and what fills them; imported when a browser asks
     run/                            one run: claim or skip, work under a heartbeat, write the end
+    explain/                        why a schedule did or did not run, in sentences
     db/                             connections, one typed function per SQL function, and migration/
     process/                        how the process ends, and what its children may not do
     observe/                        logs without secrets, OpenTelemetry, check-ins

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from cronlease import registry
-from cronlease.cadence import Cadence, Every, duration
-from cronlease.job import Job
+from cronlease.cadence import Every, duration
+from cronlease.job import Job, cadence_of
 from cronlease.readers import positive
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.triggers import framework
@@ -84,7 +84,7 @@ def _registered(function: Any, name: str, when: When, *, has_row: bool) -> tuple
         lease, backoff = when.get("lease"), when.get("backoff")
         times: dict[str, Any] = {
             "lease": duration(lease) if lease else None,
-            "every": _cadence(when, settings),
+            "every": cadence_of(settings, when.get("every"), when.get("cron"), when.get("time_zone")),
             "backoff": Every.parse(backoff) if backoff else None,
         }
         if how := os.environ.get("CRONLEASE_EMULATED"):
@@ -109,18 +109,6 @@ def _length(when: When, option: str) -> timedelta | None:
         return positive(str(text))
     except ValueError as error:
         raise SettingsError(f"{option}: {error}") from None
-
-
-def _cadence(when: When, settings: Settings) -> Cadence | None:
-    """What the decorator says of how often; None where it says nothing. Raises ValueError."""
-    every, cron, zone = when.get("every"), when.get("cron"), when.get("time_zone")
-    if cron:
-        if every:
-            raise SettingsError("every and cron are both given: how often is said by one of them")
-        return Cadence.of_cron(cron, zone or settings.time_zone)
-    if zone:
-        raise SettingsError("time_zone is for a cron: write cron=...")
-    return Cadence.parse(every) if every else None
 
 
 def _check_database(settings: Settings) -> None:

@@ -88,6 +88,17 @@ class Job(NamedTuple):
         )
 
 
+def cadence_of(settings: Settings, every: str | None, cron: str | None, time_zone: str | None) -> Cadence | None:
+    """What code or a command line says of how often; None where it says nothing. Raises ValueError."""
+    if cron:
+        if every:
+            raise SettingsError("every and cron are both given: how often is said by one of them")
+        return Cadence.of_cron(cron, time_zone or settings.time_zone)
+    if time_zone:
+        raise SettingsError("time_zone is for a cron: write cron=...")
+    return Cadence.parse(every) if every else None
+
+
 class Hit(NamedTuple):
     """What a caller asked for, and who it says it is. Never decides whether to run, except by force."""
 

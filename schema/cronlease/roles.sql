@@ -61,11 +61,18 @@ grant execute on function
   public.release_refresh_lock,
   public.prune_refresh_history,
   public.schedule_action,
-  public.read_refresh_status
+  public.read_refresh_status,
+  public.read_refresh_page,
+  public.read_refresh_schedule,
+  public.record_refresh_operation
 to cronlease_runner;
 grant select
   on public.refresh_rows, public.refresh_holders, public.refresh_prepared, public.live_runs, public.abandoned_runs
   to cronlease_runner;
 
 grant select on public.refresh_status to cronlease_reader;
-grant execute on function public.read_refresh_status to cronlease_reader;
+grant execute on function
+  public.read_refresh_status,
+  public.read_refresh_page,
+  public.read_refresh_schedule
+to cronlease_reader;

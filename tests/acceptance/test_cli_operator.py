@@ -207,7 +207,7 @@ def test_a_trigger_over_http_sends_its_token_and_says_the_answer(
     assert cronlease.quickly("trigger", "--url", f"{url}/nowhere", "--identity")[:2] == (
         1,
         "refused: not_found (404): there is nothing at this path: the paths are /, /<function>, /run-due,"
-        " /health/live, /health/ready, /status\n",
+        " /health/live, /health/ready, /health/schedules, /status, /status/<function>\n",
     )
 
 

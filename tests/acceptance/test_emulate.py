@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from cronlease.cli.main import main
-from tests.acceptance.conftest import free_port
+from tests.acceptance.conftest import client, free_port
 from tests.faults.profile import thorough
 
 HIT = re.compile(r"^\d\d:\d\d:\d\d  #\d+ +(\d{3}|---)  (ok|skipped|not ok|no) +(\w+) +\d+\.\d{3} s")
@@ -106,13 +106,30 @@ def test_one_sees_a_success_not_due_and_locked_within_half_a_minute(data_dir: Pa
     assert re.search(r"^  refresh_opening_signals +\w+ +success +[2-9] +0 ", said, re.MULTILINE), said
     assert re.search(r"^  acme +\d+ ", said, re.MULTILINE), said
     assert re.search(
-        r"^  other verbs   export PGHOST=.* CRONLEASE_EVERY=6s\.\.9s .* CRONLEASE_SOURCES=\S+toml$",
+        r"^  other verbs   export PGHOST=.* CRONLEASE_EVERY=6s\.\.9s .* CRONLEASE_SOURCES=\S+toml( |$)",
         said,
         re.MULTILINE,
     )
     assert "\n  violations  0\n" in said, said
     password = (data_dir / "postgres" / "cluster" / "cronlease_password").read_text()
     assert password not in said
+
+
+@pytest.mark.thorough
+def test_its_page_shows_the_verdict_so_far(data_dir: Path, port: int) -> None:
+    with emulator(data_dir, "--port", str(port)) as process:
+        assert f"open http://127.0.0.1:{port}/status in a browser" in read_to_first_hit(process)
+
+        def verdict() -> str:
+            page = client().get(f"http://127.0.0.1:{port}/status", headers={"Accept": "text/html"}).text
+            return page.partition("The emulator's verdict so far")[2]
+
+        wait_until(lambda: re.search(r"hits +[1-9]", verdict()), "hits are counted on the page", 40)
+        assert re.search(r"violations +0\b", verdict())
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=55)
+    assert process.returncode == 0, said
+    assert processes_of(data_dir) == []
 
 
 @pytest.mark.thorough

@@ -95,6 +95,8 @@ def test_a_skip_says_why_and_its_status_can_be_chosen(start: Start, room: Room) 
     assert err.startswith(f"{NAME}: skipped, not_due until")
     assert ended(start("echo never", "--every", "1h", "--skip-status", "75"))[0] == 75
     assert ended(start("echo again", "--every", "1h", "--force"))[:2] == (0, "again\n")
+    by_cron = ("--cron", "0 0 1 1 *", "--time-zone", "Europe/Berlin")
+    assert "not_due until" in ended(start("echo never", *by_cron))[2]
     holds = start("echo has it; cat")
     assert holds.stdout is not None
     assert holds.stdout.readline() == "has it\n"

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 import time
+from datetime import UTC
 
 import pytest
 
@@ -155,8 +156,8 @@ def test_a_block_that_takes_too_long_is_ended(room: Room, monkeypatch: pytest.Mo
     monkeypatch.setenv("CRONLEASE_MAX_RUN", "1s")
 
     async def slow() -> None:
-        async with cronlease.lease(NAME):
-            await asyncio.sleep(30)
+        async with cronlease.lease(NAME), asyncio.timeout(20):
+            await asyncio.Event().wait()
 
     with pytest.raises(TimeIsUp, match="longer than 1 s"):
         asyncio.run(slow())
@@ -192,6 +193,30 @@ def test_a_caller_who_is_cancelled_leaves_no_lease_behind(room: Room) -> None:
     asyncio.run(cancelled())
     assert room.runs() == ["failed"]
     assert room.row("locked_by") == (None,)
+
+
+def test_a_lease_has_a_cadence_as_a_decorator_has(room: Room) -> None:
+    with cronlease.lease(NAME, cron="0 0 1 1 *", time_zone="Europe/Berlin", force=True):
+        pass
+    with (
+        pytest.raises(cronlease.Skipped) as skipped,
+        cronlease.lease(NAME, cron="0 0 1 1 *", time_zone="Europe/Berlin"),
+    ):
+        pass
+    planned = skipped.value.outcome.next_run_at
+    assert planned is not None
+    assert (planned.astimezone(UTC).month, planned.astimezone(UTC).day, planned.astimezone(UTC).hour) == (12, 31, 23)
+    with pytest.raises(ValueError, match="both given"):
+        cronlease.lease(NAME, every="1h", cron="0 0 * * *")
+    with pytest.raises(ValueError, match="for a cron"):
+        cronlease.lease(NAME, time_zone="UTC")
+
+
+def test_run_due_leaves_a_lease_without_a_cadence_alone(room: Room) -> None:
+    with cronlease.lease(NAME):
+        pass
+    assert room.query("select due, unknown from due_refreshes(array['other'])") == [(0, 0)]
+    assert room.row("planned_from") == ("hit",)
 
 
 def test_a_lease_is_entered_once(room: Room) -> None:

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 import cronlease
+from cronlease import registry
 from cronlease.process.shutdown import process
 from cronlease.triggers.asgi import App
 from tests.acceptance import jobs
@@ -20,6 +21,13 @@ VERCEL = {"User-Agent": "vercel-cron/1.0"}
 Send = Callable[..., httpx2.Response]
 
 
+@cronlease.scheduled(every="hit")
+async def whenever(run: cronlease.Run) -> None:
+    """Its trigger owns its schedule: each delivery is run, and none twice."""
+    if run.args.get("fail"):
+        raise ValueError("no luck")
+
+
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
@@ -29,6 +37,9 @@ def room(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Room:
     monkeypatch.setenv("DATABASE_URL", dsn)
     # The signals belong to the test runner.
     monkeypatch.setattr(process, "listen", lambda *_: None)
+    functions: list[Any] = [jobs.tick, jobs.tock, jobs.tell, whenever]
+    for function in functions:
+        registry.register(function.job)
     room = Room(dsn)
     room.query("create table effect (request_id uuid)")
     return room
@@ -104,6 +115,31 @@ def test_a_push_runs_with_its_args_and_a_skip_acknowledges_it(send: Send, room: 
     assert room.query("select trigger, job_name, args from refresh_runs") == [
         ("pubsub", PUSH["subscription"], {"shop": 7})
     ]
+
+
+def test_a_delivery_that_succeeded_is_a_duplicate_whichever_trigger_repeats_it(send: Send, room: Room) -> None:
+    def hit(**request: Any) -> str:
+        body = send("POST", app=cronlease.asgi(whenever), **request).json()
+        return str(body["reason"] or body["status"])
+
+    slot = {
+        "X-CloudScheduler": "true",
+        "X-CloudScheduler-JobName": "refresh",
+        "X-CloudScheduler-ScheduleTime": "2026-01-16T12:00:00Z",
+    }
+    for request, other in (
+        ({"json": PUSH}, {"json": {"message": {"messageId": "2"}, "subscription": "s"}}),
+        ({"headers": slot}, {"headers": {**slot, "X-CloudScheduler-ScheduleTime": "2026-01-16T13:00:00Z"}}),
+        ({"headers": {"X-Cronlease-Delivery": "a"}}, {"headers": {"X-Cronlease-Delivery": "b"}}),
+    ):
+        assert [hit(**request), hit(**request), hit(**other)] == ["success", "duplicate", "success"]
+    # A hit without a name runs each time, and so does a delivery that failed.
+    assert [hit(), hit()] == ["success", "success"]
+    named = {"headers": {"X-Cronlease-Delivery": "c"}}
+    assert hit(json={"args": {"fail": True}}, **named) == "failed"
+    assert [hit(**named), hit(**named)] == ["success", "duplicate"]
+    told = [row[0] for row in room.query("select delivery from refresh_runs order by fence")]
+    assert told[:3] == [PUSH["message"]["messageId"], "2", "refresh 2026-01-16T12:00:00.000000Z"]  # type: ignore[index]
 
 
 def test_a_push_that_nobody_vouches_for_brings_no_args(

@@ -46,6 +46,8 @@ RUNNER = (
     "select pid from public.refresh_holders",
     "select gid from public.refresh_prepared",
     "select public.end_refresh_holder('held')",
+    # Who forced it.
+    "select public.record_refresh_operation(p_function_name => 'free', p_operation => 'run')",
     # A job may ask for the lock of a claim.
     "select pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), 1)",
     # A job may make schedules, also in place of its own.
@@ -83,7 +85,12 @@ READER = (
     "select title from public.closed_openings",
 )
 
-RUNNER_AND_READER = ("select public.read_refresh_status()", "select field from public.opening_changes")
+RUNNER_AND_READER = (
+    "select public.read_refresh_status()",
+    "select public.read_refresh_page(p_search => 'free')",
+    "select public.read_refresh_schedule(p_function_name => 'free')",
+    "select field from public.opening_changes",
+)
 
 ANYBODY = (
     "select 1",
@@ -108,6 +115,9 @@ NOBODY = (
     "update public.refresh_runs set status = 'success'",
     "delete from public.refresh_runs",
     "truncate public.refresh_runs",
+    "select actor from public.refresh_operations",
+    "insert into public.refresh_operations (function_name, operation, actor) values ('free', 'run', 'me')",
+    "delete from public.refresh_operations",
     "select address from public.refresh_alerts",
     "insert into public.refresh_alerts (address, function_name, kind) values ('a', 'free', 'late')",
     "update public.refresh_alerts set tries = 0",
@@ -132,6 +142,7 @@ NOBODY = (
     "select public.is_band('10m')",
     "select public.is_cron('0 9 * * *')",
     "select public.refresh_was_delivered(p_function_name => 'free', p_delivery => '1')",
+    "select public.refresh_health(s.schedule, clock_timestamp()) from public.refresh_rows s",
     "select public.args_mistake('{}')",
     "select public.refresh_late_at(now(), '6h', false, null)",
     "select public.write_refresh_alert('{a}', 'free', 'late')",

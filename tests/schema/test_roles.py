@@ -190,7 +190,7 @@ def test_every_function_that_acts_for_its_owner_looks_for_nothing_elsewhere(conn
           and p.prosecdef
     """
     found: dict[str, list[str]] = dict(conn.execute(text).fetchall())
-    assert len(found) == 17
+    assert len(found) == 20
     assert [name for name, config in found.items() if "search_path=pg_catalog, pg_temp" not in config] == []
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cronlease.cli.backends import Backend
-from cronlease.cli.commands.explain import sentences
-from cronlease.cli.format import in_words, relative
-from cronlease.cli.rows import Details, PastRun, Schedule
 from cronlease.cli.table import lines, one_line
+from cronlease.explain.backends import Backend
+from cronlease.explain.format import in_words, relative
+from cronlease.explain.rows import Details, PastRun, Schedule
+from cronlease.explain.sentences import sentences
 
 NOW = datetime(2026, 12, 24, 18, tzinfo=UTC)
 REQUEST = "b0e84cf1-f696-41c7-a123-e918b0f5d7b7"

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronlease.cli.format import short, sparkline, took
+from cronlease.explain.format import short, sparkline, took
 
 
 @pytest.mark.parametrize(

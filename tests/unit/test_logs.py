@@ -1,7 +1,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,16 +11,6 @@ from cronlease.observe.redact import hide, redact, storable
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def unconfigured() -> Iterator[None]:
-    level, propagate = logs.logger.level, logs.logger.propagate
-    yield
-    for handler in [handler for handler in logs.logger.handlers if isinstance(handler, logs.OurHandler)]:
-        logs.logger.removeHandler(handler)
-    logs.logger.setLevel(level)
-    logs.logger.propagate = propagate
 
 
 def test_outside_a_terminal_each_line_is_one_json_object() -> None:

@@ -11,11 +11,6 @@ from cronlease.job import Job
 from cronlease.settings import Settings, SettingsError
 
 
-@pytest.fixture(autouse=True)
-def empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_jobs", {})
-
-
 def first(run: Run) -> None: ...
 
 

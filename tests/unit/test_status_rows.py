@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from cronlease.cli.live import View
-from cronlease.cli.rows import Schedule
 from cronlease.cli.status_rows import HEADING, Overview
+from cronlease.explain.rows import Schedule
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ import pytest
 
 from cronlease.cli.commands import status
 from cronlease.cli.main import Toolbox
-from cronlease.cli.rows import Schedule
 from cronlease.cli.status_rows import HEADING, Overview
 from cronlease.cli.table import lines
+from cronlease.explain.rows import Schedule
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 STARTED = "2026-11-16 08:00:00 UTC"

@@ -7,10 +7,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from cronlease.cli.format import at, counted, short
-from cronlease.cli.rows import Schedule
 from cronlease.cli.status_rows import HEADING, SPARE, Overview
 from cronlease.cli.table import layout, one_line
+from cronlease.explain.format import at, counted, short
+from cronlease.explain.rows import Schedule
 
 _STATES = {
     "dispatching": "green",

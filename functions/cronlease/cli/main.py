@@ -47,12 +47,13 @@ _OURS = {
     "serve": "serve:serve_command",
     "status": "status:status_command",
     "trigger": "trigger:trigger_command",
+    "ui": "ui:ui_command",
     "worker": "worker:worker_command",
 }
 # How the help shows them; what is in none of these is the job's.
 _GROUPS = {
     "Run": ("trigger", "run-due", "worker", "serve", "exec", "emulate"),
-    "Look": ("status", "runs", "explain"),
+    "Look": ("status", "ui", "runs", "explain"),
     "Schedules": ("schedule", "recover"),
     "The job": (),
     "Set up": ("init", "migrate", "doctor"),

@@ -10,8 +10,8 @@ from unicodedata import category
 import click
 
 from cronlease import arguments
-from cronlease.cli.format import relative
 from cronlease.cli.source import choose
+from cronlease.explain.format import relative
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox

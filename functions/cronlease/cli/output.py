@@ -11,9 +11,9 @@ from typing import Any, TextIO, cast
 
 import click
 
-from cronlease.cli.format import at, how_to_resume, relative, without_status
-from cronlease.cli.rows import Schedule
 from cronlease.cli.table import one_line
+from cronlease.explain.format import at, how_to_resume, relative, without_status
+from cronlease.explain.rows import Schedule
 from cronlease.observe import logs
 from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard

@@ -10,8 +10,8 @@ import click
 import httpx2
 
 from cronlease.cli.errors import UsageError
-from cronlease.cli.format import at, counted, how_to_resume, without_status
 from cronlease.cli.table import one_line
+from cronlease.explain.format import at, counted, how_to_resume, without_status
 from cronlease.observe.redact import redact
 from cronlease.outcome import Counts, SkipReason
 from cronlease.readers import tokens

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.cli.format import short, sparkline, took, without_status
 from cronlease.cli.questions import questions_of
-from cronlease.cli.rows import Schedule, to_schedule
+from cronlease.explain.format import short, sparkline, took, without_status
+from cronlease.explain.rows import Schedule, to_schedule
 
 if TYPE_CHECKING:
     from psycopg import Connection

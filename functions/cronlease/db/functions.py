@@ -244,23 +244,53 @@ def read_refresh_status(*, args: bool = True) -> Query[dict[str, Any]]:
     return call("read_refresh_status", {"p_with_args": args}, lambda row: dict(row[0]))
 
 
-def pause_refresh(function_name: str, reason: str | None = None) -> Query[bool]:
+def read_refresh_page(search: str | None, health: str | None, page: int) -> Query[dict[str, Any]]:
+    """One page of the schedules with their newest runs, and how many are in which health."""
+    params = {"p_search": search, "p_health": health, "p_page": page}
+    return call("read_refresh_page", _given(params), lambda row: dict(row[0]))
+
+
+def read_refresh_schedule(function_name: str, runs: int, *, args: bool = True) -> Query[dict[str, Any]]:
+    """One schedule with its newest runs and what people did to it; its `schedule` is None where there is none."""
+    params = {"p_function_name": function_name, "p_runs": runs, "p_with_args": args}
+    return call("read_refresh_schedule", params, lambda row: dict(row[0]))
+
+
+def pause_refresh(function_name: str, reason: str | None = None, *, actor: str | None = None) -> Query[bool]:
     """False: it was paused already."""
-    return call("pause_refresh", {"p_function_name": function_name, "p_reason": reason}, first)
+    params = {"p_function_name": function_name, "p_reason": reason, "p_actor": actor}
+    return call("pause_refresh", params, first)
 
 
-def resume_refresh(function_name: str) -> Query[bool]:
+def resume_refresh(function_name: str, *, actor: str | None = None) -> Query[bool]:
     """False: it was not paused."""
-    return call("resume_refresh", {"p_function_name": function_name}, first)
+    return call("resume_refresh", {"p_function_name": function_name, "p_actor": actor}, first)
 
 
-def delete_refresh(function_name: str) -> Query[bool]:
-    return call("delete_refresh", {"p_function_name": function_name}, first)
+def delete_refresh(function_name: str, *, actor: str | None = None) -> Query[bool]:
+    return call("delete_refresh", {"p_function_name": function_name, "p_actor": actor}, first)
 
 
-def unlock_refresh(function_name: str, request_id: UUID | None = None) -> Query[Lock]:
+def unlock_refresh(
+    function_name: str, request_id: UUID | None = None, *, actor: str | None = None, reason: str | None = None
+) -> Query[Lock]:
     """With a request ID only where that one holds it."""
-    return call("unlock_refresh", {"p_function_name": function_name, "p_request_id": request_id}, Lock._make)
+    params = {"p_function_name": function_name, "p_request_id": request_id, "p_actor": actor, "p_reason": reason}
+    return call("unlock_refresh", params, Lock._make)
+
+
+def record_refresh_operation(
+    function_name: str, operation: str, *, actor: str, reason: str | None = None, request_id: UUID | None = None
+) -> Query[None]:
+    """For what no other function records: a run that somebody forced."""
+    params = {
+        "p_function_name": function_name,
+        "p_operation": operation,
+        "p_actor": actor,
+        "p_reason": reason,
+        "p_request_id": request_id,
+    }
+    return call("record_refresh_operation", params, lambda _: None)
 
 
 def recover_stale_dispatches(older_than: timedelta) -> Query[int]:

@@ -23,13 +23,13 @@ _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _ARGUMENTS = {
     "text": (
         "function_name trigger job_name schedule_time action every reason status error cadence planned_from cron"
-        " time_zone missed delivery"
+        " time_zone missed delivery actor operation search health"
     ),
     "text[]": "actions cadences addresses",
     "uuid": "request_id parent_request_id holder",
     "bigint": "fence fetched inserted updated unchanged closed",
     "bigint[]": "delivered failed unsent",
-    "integer": "attempts missed_count pause_after",
+    "integer": "attempts missed_count pause_after page runs",
     "integer[]": "most_attempts",
     "boolean": "force replace with_args early",
     "interval": "lease backoff max_run delay retention older_than late late_after late_alert probe",

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from cronlease.emulator import chaos
+from cronlease.emulator.bulletin import Bulletin
 from cronlease.emulator.clock import Clock
 from cronlease.emulator.environment import Environment, started
 from cronlease.emulator.faults import NO_FAULTS, Dice
@@ -75,7 +76,13 @@ class _Emulation:
 
     def run(self) -> int:
         before = Before.read(self._environment.conninfo, self._options.scope)
+        bulletin = Bulletin(
+            self._environment.verdict_file,
+            lambda: judge(self._environment.conninfo, before, self._ledger.copied(), self._dice.done.copy(), []),
+        )
+        bulletin.start()
         ended = self._hit_until_the_end()
+        bulletin.stop()
         self._stopping.begin()
         stuck = self._settle(before) if self._faults != NO_FAULTS and ended is None else []
         self._environment.function.stop()

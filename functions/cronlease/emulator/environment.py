@@ -20,7 +20,7 @@ from cronlease.emulator.issuer import Issuer
 from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.setup import SetupError, run_file
 from cronlease.emulator.stopping import Stopping
-from cronlease.process.emulated import EMULATED, Times
+from cronlease.process.emulated import EMULATED, VERDICT, Times
 from cronlease.settings import PLATFORM_MARKS, Settings, load
 
 # Not the embedded server's default one: samples must not mix with what a person's own function keeps there.
@@ -48,17 +48,22 @@ class Environment:
     behaviour: dict[str, str]
     token: Callable[[], str] | None
     token_file: Path | None
+    # Where the status page looks for the verdict so far.
+    verdict_file: Path
 
     def heading(self) -> str:
         database = [self.server.shell_variables(_DATABASE)] if self.server else []
         verbs = " ".join([*database, *(f"{name}={shlex.quote(value)}" for name, value in self.behaviour.items())])
         who = f' -H "Authorization: Bearer $(cat {self.token_file})"' if self.token_file else ""
+        look = f"curl {self.function.url}status{who}"
+        if not who:
+            look = f"open {self.function.url}status in a browser, or {look}"
         return f"""\
 cronlease emulate: Ctrl-C stops it all
   function      {self.name}
   times         {self.times}
   run it now    curl -X POST {self.function.url}{who} -d '{{"force": true}}'
-  look          curl {self.function.url}status{who}
+  look          {look}
   database      {self.psql}
   other verbs   export {verbs}
   its log       {self.log.path}
@@ -107,6 +112,8 @@ def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str],
         if target.setup is not None:
             _set_up(conninfo, target.setup)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronlease-")))
+        verdict_file = folder / "verdict.json"
+        env[VERDICT] = str(verdict_file)
         # A run takes a while, but not so long that its lease could run out by itself.
         latency = min(_FEED_LATENCY, settings.lease.total_seconds() / 4)
         feeds = [stack.enter_context(each.feeds(folder, env, latency)) for each in target.brought]
@@ -126,6 +133,7 @@ def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str],
             {name: env[name] for name in [*target.defaults, *target.variables]},
             issuer.token if issuer else None,
             _token_file(folder, issuer) if issuer else None,
+            verdict_file,
         )
 
 

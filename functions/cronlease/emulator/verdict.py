@@ -72,6 +72,13 @@ class Ledger:
         # Errors that tell of no run: only the log says more.
         self.strange = 0
 
+    def copied(self) -> "Ledger":
+        """As it is now, for whoever reads it in another thread."""
+        copied = Ledger()
+        for name, value in vars(self).items():
+            setattr(copied, name, value.copy() if isinstance(value, dict) else value)
+        return copied
+
     def enter(self, hit: Hit) -> None:
         self.hits += 1
         if hit.status is None:

@@ -10,6 +10,8 @@ from cronlease.settings import Settings
 EMULATED = "CRONLEASE_EMULATED"
 # The value of EMULATED where the environment's times are upper limits; else it is a factor: how much faster time is.
 CAPPED = "capped"
+# A file that the emulator writes its verdict so far into, for the status page.
+VERDICT = "CRONLEASE_EMULATOR_VERDICT"
 _SHORTEST_LEASE = timedelta(seconds=1)
 _SHORTEST_BEAT = timedelta(milliseconds=100)
 _SOME_DAY = datetime(2026, 1, 5, tzinfo=UTC)

@@ -41,7 +41,7 @@ Admit = Callable[[Headers], Awaitable[None]]
 def guard(settings: Settings) -> Admit | None:
     """What lets a caller in or raises Refused; None where everybody is. Raises SettingsError."""
     if settings.auth == "token":
-        return _Tokens(settings).admit
+        return Tokens(settings).admit
     if settings.auth == "oidc":
         try:
             from cronlease.triggers.oidc import IdTokens
@@ -109,7 +109,7 @@ def refusal(sentence: str, http_status: int = 401) -> Refused:
     return refused
 
 
-class _Tokens:
+class Tokens:
     """The shared secrets; those in a file are read again when it changes."""
 
     def __init__(self, settings: Settings) -> None:
@@ -117,16 +117,19 @@ class _Tokens:
         self._file = settings.token_file
         self._seen: Any = None
         self._in_file: list[bytes] = []
-        self._known()
+        self.known()
 
     async def admit(self, headers: Headers) -> None:
-        token = bearer(headers).encode("utf-8", "replace")
+        self.check(bearer(headers).encode("utf-8", "replace"))
+
+    def check(self, token: bytes) -> None:
+        """Raises Refused for one that is not known."""
         # All of them, always: how long it takes says nothing of which one was nearly right.
-        matches = [hmac.compare_digest(token, known) for known in self._known()]
+        matches = [hmac.compare_digest(token, known) for known in self.known()]
         if not any(matches):
             raise refusal("this token is not known here: check it against CRONLEASE_TOKEN or CRONLEASE_TOKEN_FILE")
 
-    def _known(self) -> list[bytes]:
+    def known(self) -> list[bytes]:
         if self._file is not None:
             self._read(self._file)
         return self._given + self._in_file

@@ -10,7 +10,8 @@ from typing import Any
 from cronlease.job import Job
 from cronlease.process.shutdown import process
 from cronlease.settings import Settings
-from cronlease.triggers.http import Answer, HttpTrigger
+from cronlease.triggers.answer import Answer
+from cronlease.triggers.http import HttpTrigger
 
 
 def target(function: Callable[[Any], Any], job: Job, settings: Settings) -> Any:

@@ -4,33 +4,39 @@ The same for each server: it takes what ASGI gives, at any mount path. Every ans
 Connections are opened at the first hit, in the worker that will use them.
 """
 
-import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from cronlease import registry
-from cronlease.db.connection import within
-from cronlease.db.functions import read_refresh_status
-from cronlease.errors import DatabaseTrouble, Unreachable
+from cronlease.errors import Unreachable
 from cronlease.job import Job
 from cronlease.observe import logs, telemetry
 from cronlease.outcome import Outcome, SkipReason
-from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.attempt import log_unreadable, skip_unasked
 from cronlease.run.execution import run_once
 from cronlease.settings import Settings
-from cronlease.triggers.auth import check_hit, check_status, guard, is_admitted, is_checked
+from cronlease.triggers.answer import Answer, json_answer, log_refusal
+from cronlease.triggers.auth import check_hit, guard, is_admitted, is_checked
 from cronlease.triggers.database import OwnDatabase, described
-from cronlease.triggers.request import Receive, Refused, Scope, is_vercel, place, read_hit
+from cronlease.triggers.request import (
+    Receive,
+    Refused,
+    Scope,
+    is_vercel,
+    not_allowed,
+    place,
+    read_hit,
+    reason_to_skip,
+)
 
 if TYPE_CHECKING:
+    from cronlease.triggers.browser import Browser
     from cronlease.triggers.dispatch import Report
     from cronlease.triggers.health import HealthCheck
 
-_SPAWNED = spawn_guard.HEADER.lower().encode()
 _ROUTES = {
     "/": ("POST",),
     "/<function>": ("POST",),
@@ -39,15 +45,8 @@ _ROUTES = {
     "/health/ready": ("GET", "HEAD"),
     "/health/schedules": ("GET", "HEAD"),
     "/status": ("GET",),
+    "/status/<function>": ("GET",),
 }
-
-
-class Answer(NamedTuple):
-    """What is answered, as ASGI sends it."""
-
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
 
 
 class HttpTrigger:
@@ -69,6 +68,7 @@ class HttpTrigger:
         self._admit = guard(settings)
         self._database = OwnDatabase(settings)
         self._said_served = False
+        self._browser: Browser | None = None
         self._health: HealthCheck | None = None
 
     def say_served(self, address: str) -> None:
@@ -106,35 +106,35 @@ class HttpTrigger:
             )
             text = "an unexpected error in the handler: the log has the details under this request_id"
             body = {"ok": False, "skipped": False, "status": "failed", "reason": "failed", "error": text}
-            return _json(body, request_id, 500)
+            return json_answer(body, request_id, 500)
 
     async def _route(self, scope: Scope, receive: Receive, request_id: UUID) -> Answer:
         root, path = place(scope)
+        if path == "/status" or path.startswith("/status/"):
+            return await self._status(scope, receive, request_id)
         job = self._job_at(root, path)
         allowed = _ROUTES["/"] if job is not None else _ROUTES[path]
         # Vercel's cron sends a GET with its secret. Where nobody checks that, a GET starts nothing.
         by_vercel = job is not None and self._settings.auth == "token" and is_vercel(scope)
         if scope["method"] not in allowed and not by_vercel:
-            raise _not_allowed(scope["method"], root + path, allowed)
+            raise not_allowed(scope["method"], root + path, allowed)
         if self._admit is not None and not path.startswith("/health/"):
             await self._admit(scope["headers"])
         if job is not None:
             with process.work():
                 outcome = await self._hit(job, scope, receive, request_id)
-            return _json(outcome.as_json(), request_id, outcome.http_status)
+            return json_answer(outcome.as_json(), request_id, outcome.http_status)
         if path == "/run-due":
             with process.work():
                 report = await self._run_due(scope, receive)
-            return _json(report.as_json(), request_id, report.http_status)
-        if path == "/status":
-            return await self._status(scope, request_id)
+            return json_answer(report.as_json(), request_id, report.http_status)
         if path == "/health/schedules":
             return await self._schedules(scope, request_id)
         if path == "/health/live":
-            return _json({"live": True}, request_id)
+            return json_answer({"live": True}, request_id)
         if process.draining:
-            return _json({"ready": False, "reason": SkipReason.SHUTTING_DOWN}, request_id, 503)
-        return _json({"ready": True}, request_id)
+            return json_answer({"ready": False, "reason": SkipReason.SHUTTING_DOWN}, request_id, 503)
+        return json_answer({"ready": True}, request_id)
 
     def _jobs(self) -> Mapping[str, Job]:
         """Looked up for each request: a host may mount us before it has imported what is to run."""
@@ -157,7 +157,7 @@ class HttpTrigger:
         return job
 
     async def _hit(self, job: Job, scope: Scope, receive: Receive, request_id: UUID) -> Outcome:
-        if (reason := _reason_to_skip(scope)) is not None:
+        if (reason := reason_to_skip(scope)) is not None:
             return skip_unasked(job.name, request_id, reason)
         hit = await read_hit(scope, receive)
         check_hit(self._settings, scope, hit)
@@ -167,12 +167,19 @@ class HttpTrigger:
             log_unreadable(job.name, request_id, str(trouble))
             reason = SkipReason.SCHEDULE_READ_ERROR
             return telemetry.skipped(Outcome(job.name, request_id, skipped=reason, hint=str(trouble)))
-        return await run_once(job, hit, database, self._settings, request_id=request_id, jobs=registry.jobs())
+        jobs = registry.jobs()
+        if hit.force:
+            from cronlease.run.by_hand import run_by_hand
+            from cronlease.triggers.caller import caller
+
+            who = caller(self._settings, scope)
+            return await run_by_hand(job, hit, database, self._settings, actor=who, request_id=request_id, jobs=jobs)
+        return await run_once(job, hit, database, self._settings, request_id=request_id, jobs=jobs)
 
     async def _run_due(self, scope: Scope, receive: Receive) -> "Report":
         from cronlease.triggers.dispatch import Dispatcher, Report
 
-        if (reason := _reason_to_skip(scope)) is not None:
+        if (reason := reason_to_skip(scope)) is not None:
             return Report(reason=reason)
         hit = await read_hit(scope, receive)
         if hit.force or hit.args:
@@ -184,17 +191,18 @@ class HttpTrigger:
             return Report(reason=SkipReason.SCHEDULE_READ_ERROR)
         return await Dispatcher(self._jobs(), database, self._settings).run_due()
 
-    async def _status(self, scope: Scope, request_id: UUID) -> Answer:
-        check_status(self._settings, scope)
-        # Args may be anybody's secret.
-        with_args = is_checked(self._settings, scope)
-        limit = self._settings.limits().acquire
-        try:
-            found = await within(limit, self._database.get().ask(read_refresh_status(args=with_args)))
-        except (DatabaseTrouble, TimeoutError) as trouble:
-            logs.log(logging.ERROR, f"The status could not be read: {trouble}", action="status_failed")
-            raise Refused(503, "schedule_read_error", "the schedule cannot be read: the log says why") from None
-        return _json({"ok": True, **found}, request_id)
+    async def _status(self, scope: Scope, receive: Receive, request_id: UUID) -> Answer:
+        """In JSON, or as a page for a browser, which has forms."""
+        from cronlease.triggers.status import Status, is_for_browser
+
+        status = Status(self._settings, self._database, self._admit, self._jobs)
+        if not is_for_browser(scope):
+            return await status.answer(scope, request_id)
+        if self._browser is None:
+            from cronlease.triggers.browser import Browser
+
+            self._browser = Browser(status)
+        return await self._browser.answer(scope, receive, request_id)
 
     async def _schedules(self, scope: Scope, request_id: UUID) -> Answer:
         from cronlease.triggers.health import HealthCheck
@@ -202,57 +210,19 @@ class HttpTrigger:
         self._health = self._health or HealthCheck(self._database, self._settings.limits().acquire)
         health = await self._health.read()
         with_names = is_checked(self._settings, scope) and await is_admitted(self._admit, scope)
-        return _json(health.as_json(with_names=with_names), request_id, health.http_status)
+        return json_answer(health.as_json(with_names=with_names), request_id, health.http_status)
 
     def move(self, settings: Settings) -> None:
         """From now on with these settings: for tests, whose database is not there when a function is declared."""
         self._settings, self._database, self._admit = settings, OwnDatabase(settings), guard(settings)
+        self._browser = None
         self._said_served, self._health = True, None
 
     async def close(self) -> None:
         await self._database.close()
 
 
-def _not_allowed(method: str, path: str, allowed: Sequence[str]) -> Refused:
-    how = f"use: curl -X POST <url>{path[1:]}" if "POST" in allowed else f"use: curl <url>{path[1:]}"
-    sentence = f"{method} is not for this path, {how}"
-    return Refused(405, "method_not_allowed", sentence, headers={"Allow": ", ".join(allowed)})
-
-
 def _refusal(scope: Scope, request_id: UUID, refused: Refused) -> Answer:
-    """A scheduler whose token is old is to be seen from here, too; what was sent is not repeated."""
-    status = refused.http_status
-    if status not in (404, 405):
-        logs.log(
-            logging.INFO,
-            f"Refused a caller with {status}: {refused}",
-            action="hit_refused",
-            reason=refused.reason,
-            path=scope["path"],
-            request_id=str(request_id),
-        )
+    log_refusal(scope, request_id, refused)
     body = {"ok": False, "skipped": False, "status": "refused", "reason": refused.reason, "error": str(refused)}
-    return _json(body, request_id, status, refused.headers)
-
-
-def _reason_to_skip(scope: Scope) -> SkipReason | None:
-    """Why a hit is not even looked at."""
-    if process.draining:
-        return SkipReason.SHUTTING_DOWN
-    marks = (value.decode("latin-1") for name, value in scope["headers"] if name == _SPAWNED)
-    if spawn_guard.is_spawned() or any(map(spawn_guard.is_marked, marks)):
-        return SkipReason.SPAWNED
-    return None
-
-
-_encode = json.JSONEncoder().encode
-
-
-def _json(body: dict[str, Any], request_id: UUID, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
-    text = str(request_id)
-    body["request_id"] = text
-    content = (_encode(body) + "\n").encode()
-    given = {"X-Request-Id": text, **(headers or {})}
-    raw = [(name.lower().encode(), value.encode()) for name, value in given.items()]
-    length = b"%d" % len(content)
-    return Answer(status, [(b"content-length", length), (b"content-type", b"application/json"), *raw], content)
+    return json_answer(body, request_id, refused.http_status, refused.headers)

@@ -6,13 +6,14 @@ The run is an ordinary one. Its job only waits for the block, which goes on in t
 import asyncio
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from datetime import timedelta
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from cronlease.cadence import Cadence, duration
+from cronlease.cadence import HIT, Cadence, Every, duration
 from cronlease.errors import LeaseLost, TimeIsUp, Unreachable
-from cronlease.job import Hit, Job
+from cronlease.job import Hit, Job, cadence_of
 from cronlease.observe import logs
 from cronlease.outcome import FailReason, Outcome, RunFailed, Skipped, SkipReason
 from cronlease.process import spawn_guard
@@ -23,49 +24,68 @@ from cronlease.run.run import Run
 from cronlease.settings import Settings, load
 from cronlease.triggers.database import database_url, opened
 
-_ALWAYS = Cadence.parse("0s..0s")
+_NOTHING = Every(timedelta(0), timedelta(0))
 
 
-def lease(name: str, *, lease: str | None = None, every: str | None = None, force: bool = False) -> "Held":
+def lease(
+    name: str,
+    *,
+    lease: str | None = None,
+    every: str | None = None,
+    cron: str | None = None,
+    time_zone: str | None = None,
+    force: bool = False,
+) -> "Held":
     """A block that is a run, `async with` or `with`; it gives the Run:
 
         async with cronlease.lease("import", lease="5m") as run:
             ...
             async with run.commit() as conn: ...
 
-    Raises Skipped without running the block where it does not get the lease. Without `every` it is due whenever it is
-    free. When the lease is lost or the time is up an async block is cancelled, and a plain one learns it from
-    run.check(); leaving either then raises LeaseLost or TimeIsUp. An error of the block fails the run and goes on."""
-    return Held(name, load(), lease=lease, every=every, force=force)
+    Raises Skipped without running the block where it does not get the lease. Without `every` or `cron` it is due
+    whenever it is free. When the lease is lost or the time is up an async block is cancelled, and a plain one learns
+    it from run.check(); leaving either then raises LeaseLost or TimeIsUp. A block's own error fails the run and is
+    raised on."""
+    return Held(name, load(), force=force, lease=lease, every=every, cron=cron, time_zone=time_zone)
 
 
-def job_of(name: str, function: Any, settings: Settings, *, lease: str | None, every: str | None) -> Job:
-    """A job that is declared nowhere, with a row of its name. Raises ValueError, one sentence. Without a cadence a
-    failure costs nothing either: free means go."""
+def job_of(
+    name: str,
+    function: Any,
+    settings: Settings,
+    *,
+    lease: str | None,
+    every: str | None,
+    cron: str | None,
+    time_zone: str | None,
+) -> Job:
+    """A job that is declared nowhere, with a row of its name. Raises ValueError, one sentence. Without a cadence free
+    means go, also after a failure; run-due and the worker leave such a row alone."""
     if not name.strip():
         raise ValueError("a lease needs a name")
+    cadence = cadence_of(settings, every, cron, time_zone)
     return Job.of(
         function,
         settings,
         name=name,
         lease=duration(lease) if lease else None,
-        every=Cadence.parse(every) if every else _ALWAYS,
-        backoff=None if every else _ALWAYS.band,
+        every=cadence or Cadence.parse(HIT),
+        backoff=_NOTHING if cadence is None else None,
     )
 
 
-def hit_of(trigger: str, every: str | None, *, force: bool) -> Hit:
-    """Without a cadence nothing is too early, whatever an earlier one has planned."""
-    return Hit(trigger, force=force or every is None)
+def hit_of(trigger: str, job: Job, *, force: bool) -> Hit:
+    """Without a cadence nothing is too early, whatever another cadence of that name has planned."""
+    return Hit(trigger, force=force or job.cadence.text == HIT)
 
 
 class Held:
     """One block, entered once."""
 
-    def __init__(self, name: str, settings: Settings, *, lease: str | None, every: str | None, force: bool) -> None:
+    def __init__(self, name: str, settings: Settings, *, force: bool, **when: Any) -> None:
         self._settings = settings
-        self._job = job_of(name, self._hold, settings, lease=lease, every=every)
-        self._hit = hit_of("lease", every, force=force)
+        self._job = job_of(name, self._hold, settings, **when)
+        self._hit = hit_of("lease", self._job, force=force)
         # Between the run, which may have a loop of its own, and the block. In this order.
         self._entered: Future[Run] = Future()
         self._left: Future[BaseException | None] = Future()

@@ -6,17 +6,21 @@ What a caller can get wrong is answered in one sentence that names the field, be
 import asyncio
 import functools
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from cronlease import arguments
 from cronlease.job import Hit
 from cronlease.observe.redact import cut
+from cronlease.outcome import SkipReason
+from cronlease.process import spawn_guard
+from cronlease.process.shutdown import process
 
 MOST_BYTES = 64 * 1024
 # Shorter than the default drain time.
 _BODY_SECONDS = 5.0
 _HEADER_LENGTH = 500
+_SPAWNED = spawn_guard.HEADER.lower().encode()
 _FIELD_LENGTH = 50
 
 # As ASGI has them.
@@ -47,6 +51,22 @@ def place(scope: Scope) -> tuple[str, str]:
     return whole.removesuffix(path) if whole.endswith(path) else "", path or "/"
 
 
+def not_allowed(method: str, path: str, allowed: Sequence[str]) -> Refused:
+    how = f"use: curl -X POST <url>{path[1:]}" if "POST" in allowed else f"use: curl <url>{path[1:]}"
+    sentence = f"{method} is not for this path, {how}"
+    return Refused(405, "methodnot_allowed", sentence, headers={"Allow": ", ".join(allowed)})
+
+
+def reason_to_skip(scope: Scope) -> SkipReason | None:
+    """Why a hit is not even looked at."""
+    if process.draining:
+        return SkipReason.SHUTTING_DOWN
+    marks = (value.decode("latin-1") for name, value in scope["headers"] if name == _SPAWNED)
+    if spawn_guard.is_spawned() or any(map(spawn_guard.is_marked, marks)):
+        return SkipReason.SPAWNED
+    return None
+
+
 def is_vercel(scope: Scope) -> bool:
     """Whether it is a GET of Vercel's cron, by what it says of itself."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -60,7 +80,7 @@ async def read_hit(scope: Scope, receive: Receive) -> Hit:
     delivery = _delivery(_text(headers.get(b"x-cronlease-delivery"), longest=MOST_BYTES))
     if is_vercel(scope):
         return Hit(trigger="vercel", job_name=_text(headers.get(b"x-vercel-cron-schedule")), delivery=delivery)
-    body = await _body(scope, receive, headers)
+    body = await read_body(scope, receive)
     if b"ce-specversion" in headers or b"x-goog-pubsub-message-id" in headers:
         return _event(headers, body)
     given = _object(body)
@@ -93,7 +113,9 @@ def _delivery(name: str | None) -> str | None:
     return name or None
 
 
-async def _body(scope: Scope, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+async def read_body(scope: Scope, receive: Receive) -> bytes:
+    """All of it. Raises Refused where it is too large or too slow."""
+    headers: dict[bytes, bytes] = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
     # From HTTP/2 on neither header is needed for a body.
     says_so = scope.get("http_version", "1.1").startswith("1")

@@ -2,7 +2,8 @@
 -- A run in progress goes on and may finish.
 create or replace function public.pause_refresh(
   p_function_name text,
-  p_reason text default null
+  p_reason text default null,
+  p_actor text default null
 ) returns boolean
 language plpgsql
 set lock_timeout = '2s'
@@ -23,6 +24,12 @@ begin
     set paused_at = coalesce(v_paused_at, clock_timestamp()),
         paused_reason = p_reason
     where s.function_name = p_function_name;
+    perform public.record_refresh_operation(
+      p_function_name => p_function_name,
+      p_operation => 'pause',
+      p_actor => p_actor,
+      p_reason => p_reason
+    );
   end if;
   return v_paused_at is null;
 end

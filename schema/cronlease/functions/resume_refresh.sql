@@ -1,6 +1,9 @@
 -- Ends the pause of a schedule, and closes its breaker; false when there was neither. It is due when it would have
 -- been, and where its breaker was open now. Neither time counts against it as being late.
-create or replace function public.resume_refresh(p_function_name text) returns boolean
+create or replace function public.resume_refresh(
+  p_function_name text,
+  p_actor text default null
+) returns boolean
 language plpgsql
 set lock_timeout = '2s'
 as $$
@@ -32,6 +35,11 @@ begin
         -- A one-shot that was out of attempts has them again.
         attempt = case when s.once then 0 else s.attempt end
     where s.function_name = p_function_name;
+    perform public.record_refresh_operation(
+      p_function_name => p_function_name,
+      p_operation => 'resume',
+      p_actor => p_actor
+    );
   end if;
   return v_row.paused_at is not null or v_row.breaker_until is not null;
 end

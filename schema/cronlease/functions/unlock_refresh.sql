@@ -5,6 +5,8 @@
 create or replace function public.unlock_refresh(
   p_function_name text,
   p_request_id uuid default null,
+  p_actor text default null,
+  p_reason text default null,
   out unlocked boolean,
   out locked_by text,
   out locked_until timestamptz
@@ -45,6 +47,18 @@ begin
     p_function_name => p_function_name,
     p_fence => v_fence,
     p_error => 'the lease was broken by an operator'
+  );
+  perform public.record_refresh_operation(
+    p_function_name => p_function_name,
+    p_operation => 'unlock',
+    p_actor => p_actor,
+    p_reason => p_reason,
+    p_request_id => (
+      select r.request_id
+      from public.refresh_runs r
+      where r.function_name = p_function_name
+        and r.fence = v_fence
+    )
   );
 end
 $$;

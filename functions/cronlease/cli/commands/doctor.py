@@ -10,11 +10,11 @@ import click
 from cronlease.cli import options, output
 from cronlease.cli.doctor import database, deployment, environment
 from cronlease.cli.doctor.finding import BROKEN, INFO, OK, WARNING, Finding, broken, info, ok, warning
-from cronlease.cli.format import counted
 from cronlease.cli.source import NotASource, Source, load_jobs
 from cronlease.cli.table import one_line
 from cronlease.db.conninfo import in_parts
 from cronlease.errors import DatabaseTrouble
+from cronlease.explain.format import counted
 from cronlease.job import Job
 from cronlease.observe.redact import redact
 from cronlease.settings import Settings

@@ -38,21 +38,15 @@ _NOT_FOUND, _NOT_PERMITTED, _SIGNALLED = 127, 126, 128
 @click.command("exec")
 @options.new_name
 @click.option("--lease", metavar="90s|5m|2h|1d", help="Renewed while the command runs; by default CRONLEASE_LEASE.")
-@click.option(
-    "--every", metavar="10m..15m", help="Not sooner than this after the last run; by default whenever free."
-)
+@click.option("--every", metavar="CADENCE", help="A band such as 10m..15m, or a beat such as 6h; else whenever free.")
+@click.option("--cron", metavar="CRON", help='By the wall clock, such as "0 9 * * 1-5".')
+@click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; by default UTC.")
 @click.option("--force", is_flag=True, help="Even if it is not due; never while it runs or is paused.")
 @click.option("--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Of a skip.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
 def exec_command(
-    toolbox: "Toolbox",
-    name: str,
-    lease: str | None,
-    every: str | None,
-    force: bool,
-    skip_status: int,
-    command: tuple[str, ...],
+    toolbox: "Toolbox", /, name: str, force: bool, skip_status: int, command: tuple[str, ...], **when: Any
 ) -> None:
     """Run a command as NAME, if that is due and free: on however many machines it is started, one runs it.
 
@@ -66,7 +60,7 @@ def exec_command(
     output.configure_logs(settings, quiet=("run_failed",))
     child = Command(command)
     try:
-        job = job_of(name, child.run, settings, lease=lease, every=every)
+        job = job_of(name, child.run, settings, **when)
     except ValueError as error:
         raise UsageError(str(error)) from None
     if spawn_guard.is_spawned():
@@ -77,7 +71,7 @@ def exec_command(
                 # Nobody else knows the address of the embedded one.
                 child.env = {"DATABASE_URL": url}
             child.grace = job.limits.grace
-            outcome = loop.run(_run(job, hit_of("exec", every, force=force), child, url, settings))
+            outcome = loop.run(_run(job, hit_of("exec", job, force=force), child, url, settings))
     _end(outcome, child, skip_status)
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from cronlease.cli import options, output
-from cronlease.cli.backends import blocking_backends, description, how_to_end
-from cronlease.cli.format import counted
 from cronlease.cli.table import one_line
 from cronlease.db.ask import ask_sync
 from cronlease.db.functions import recover_stale_dispatches
+from cronlease.explain.backends import blocking_backends, description, how_to_end
+from cronlease.explain.format import counted
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox

@@ -17,8 +17,9 @@ from cronlease.errors import UnknownSchedule
 from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import loop, spawn_guard
+from cronlease.process.person import actor
 from cronlease.process.shutdown import process
-from cronlease.run.execution import run_once
+from cronlease.run.by_hand import run_by_hand
 from cronlease.run.run import watcher
 from cronlease.settings import Settings
 
@@ -88,6 +89,6 @@ async def _run(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs
         with bar(f"{name} is running") as progress:
             watcher.set(progress.tell)
             async with process.guarding(settings.drain_seconds, told=partial(output.announce_stop, settings)):
-                return await run_once(job, hit, database, settings, name=name, jobs=jobs)
+                return await run_by_hand(job, hit, database, settings, actor=actor(), name=name, jobs=jobs)
     finally:
         await database.close()

@@ -9,7 +9,6 @@ import click
 
 from cronlease.cadence import Cadence
 from cronlease.cli import options, output
-from cronlease.cli.format import counted
 from cronlease.cli.process_lock import process_lock
 from cronlease.cli.progress import bar
 from cronlease.cli.rows import Schedule
@@ -18,6 +17,7 @@ from cronlease.cli.status_rows import read_overview
 from cronlease.db.connection import Database
 from cronlease.db.conninfo import connect_sync
 from cronlease.errors import DatabaseTrouble
+from cronlease.explain.format import counted
 from cronlease.job import Job
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import loop, spawn_guard

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronlease.cli import options, output, rows
-from cronlease.cli.format import at, took, without_status
 from cronlease.cli.questions import questions_of
 from cronlease.cli.table import lines
+from cronlease.explain.format import at, took, without_status
 from cronlease.outcome import Status
 
 if TYPE_CHECKING:

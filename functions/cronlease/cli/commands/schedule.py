@@ -6,16 +6,18 @@ from uuid import UUID
 
 import click
 
-from cronlease.cli import options, output, plan, rows
-from cronlease.cli.backends import blocking_backends, description, how_to_end
+from cronlease.cli import options, output, rows
 from cronlease.cli.commands.create import create_command
-from cronlease.cli.commands.explain import holder
 from cronlease.cli.commands.run import run_command
-from cronlease.cli.format import at, without_status
 from cronlease.cli.table import lines, one_line
 from cronlease.db.ask import ask_sync
 from cronlease.db.functions import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
 from cronlease.errors import Contended
+from cronlease.explain import plan
+from cronlease.explain.backends import blocking_backends, description, how_to_end
+from cronlease.explain.format import at, without_status
+from cronlease.explain.sentences import holder
+from cronlease.process.person import actor
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -71,7 +73,7 @@ def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
         output.as_json(details.as_json)
         return
     for field, value in details.schedule._asdict().items():
-        if value is not None and field != "every_is_readable":
+        if value is not None and field not in ("every_is_readable", "health"):
             output.text(f"{field:<20} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
     for sentence in plan.sentences(details.schedule, details.now):
         output.text(sentence)
@@ -98,7 +100,7 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
     A run in progress may finish.
     """
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
-        changed = ask_sync(conn, pause_refresh(name, reason))
+        changed = ask_sync(conn, pause_refresh(name, reason, actor=actor()))
     sentence = f'"{name}" is paused' if changed else f'"{name}" was paused already'
     if reason is not None and not changed:
         sentence += f", and the reason is now: {reason}"
@@ -112,7 +114,7 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
 def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
     """Let NAME run again: ends its pause, and closes its breaker."""
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
-        changed = ask_sync(conn, resume_refresh(name))
+        changed = ask_sync(conn, resume_refresh(name, actor=actor()))
         details = rows.read_details(conn, name)
     sentence = f'"{name}" is resumed' if changed else f'"{name}" was neither paused nor stopped by its breaker'
     sentence += f", {output.next_run(details.schedule, details.now)}"
@@ -130,16 +132,17 @@ def delete_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
         if not yes:
             row = rows.read_details(conn, name).schedule
             options.confirm(one_line(f'Delete "{name}", {row.state}, of the action "{row.action}"?'))
-        ask_sync(conn, delete_refresh(name))
+        ask_sync(conn, delete_refresh(name, actor=actor()))
     output.answer({"function": name, "deleted": True}, f'"{name}" is deleted, its history stays', in_json=as_json)
 
 
 @schedule_group.command("unlock")
 @options.name
+@click.option("--reason", callback=options.text, help="Why, for whoever asks.")
 @options.yes
 @options.as_json
 @click.pass_obj
-def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> None:
+def unlock_command(toolbox: "Toolbox", name: str, reason: str | None, yes: bool, as_json: bool) -> None:
     """Break the lease of NAME, after saying whose it is.
 
     The run that had it can never write again, and the next one may start.
@@ -153,8 +156,9 @@ def unlock_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
             return
         if not yes:
             options.confirm(f"{one_line(holding)}\nBreak this lease?")
+        held_by = _request_id(details.schedule.locked_by)
         try:
-            lock = ask_sync(conn, unlock_refresh(name, _request_id(details.schedule.locked_by)))
+            lock = ask_sync(conn, unlock_refresh(name, held_by, actor=actor(), reason=reason))
         except Contended:
             for each in blocking_backends(conn, name):
                 why = f'the row of "{name}" is locked by {description(each)}; {how_to_end(each)}'

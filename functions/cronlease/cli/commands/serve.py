@@ -54,12 +54,12 @@ def serve_command(toolbox: "Toolbox", source: Source, target: str | None, host: 
     logs.configure(settings.log_level)
     jobs = load_jobs(source)
     main = chosen_job(jobs, source, target).name if target is not None else None
-    place = _listen(host or ("0.0.0.0" if settings.on_platform else "127.0.0.1"), port)  # noqa: S104 (a container's)
+    place = listen(host or ("0.0.0.0" if settings.on_platform else "127.0.0.1"), port)  # noqa: S104 (a container's)
     try:
         server = server_of(settings, main=main)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
-    server.config.app.say_served(_address(place))  # type: ignore[union-attr]
+    server.config.app.say_served(address_of(place))  # type: ignore[union-attr]
     server.run(sockets=[place])
 
 
@@ -126,7 +126,7 @@ def _impatient(seconds: float) -> type[asyncio.Protocol]:
     return Impatient
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -137,6 +137,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise click.ClickException(sentence) from None
 
 
-def _address(place: socket.socket) -> str:
+def address_of(place: socket.socket) -> str:
     host, port, *_ = place.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -4,10 +4,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from cronlease.cli.backends import blocking_backends, description, how_to_end
 from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
 from cronlease.cli.drift import BY_HAND, MIGRATE, drift
-from cronlease.cli.format import counted
 from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
 from cronlease.db.migration.bearers import bearers, refusals
@@ -23,6 +21,8 @@ from cronlease.db.migration.schema_files import (
 )
 from cronlease.db.schema import in_schema
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
+from cronlease.explain.backends import blocking_backends, description, how_to_end
+from cronlease.explain.format import counted
 from cronlease.settings import Settings
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ _OURS = {
     "CRONLEASE_DATA_DIR",
     "CRONLEASE_DEBUG",
     "CRONLEASE_EMULATED",
+    "CRONLEASE_EMULATOR_VERDICT",
     "CRONLEASE_TEST_DATABASE_URL",
 }
 # Kubernetes says in such variables where a service of our name is.

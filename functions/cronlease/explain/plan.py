@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from cronlease.cadence import Cadence
-from cronlease.cli.format import at
-from cronlease.cli.rows import Schedule
+from cronlease.explain.format import at
+from cronlease.explain.rows import Schedule
 
+NEXT_SLOT = "Next slot: "
 _SHOWN = 5
 
 
@@ -47,11 +48,12 @@ def sentences(row: Schedule, now: datetime) -> list[str]:
         since = f" since {at(row.planned_at)}" if row.planned_at else ""
         before = f", before that from {row.planned_before}" if row.planned_before else ""
         said.append(f"Its plan is made from {row.planned_from}{since}{before}.")
-    return said + [f"Next slot: {line}" for line in next_slots(row, cadence, now)]
+    zone = cadence.cron[1] if cadence is not None and cadence.cron else "UTC"
+    return said + [f"{NEXT_SLOT}{_written(slot, zone)}" for slot in next_slots(row, cadence, now)]
 
 
-def next_slots(row: Schedule, cadence: Cadence | None, now: datetime) -> list[str]:
-    """Five of them, each in the zone and in UTC."""
+def next_slots(row: Schedule, cadence: Cadence | None, now: datetime) -> list[datetime]:
+    """Five of them."""
     if cadence is None or not cadence.has_slots:
         return []
     from cronlease.slots import coming
@@ -64,8 +66,7 @@ def next_slots(row: Schedule, cadence: Cadence | None, now: datetime) -> list[st
     # A slot that has come and was not served yet is the next one.
     pending = row.slot_at if row.slot_at and row.slot_at <= now and row.slot_at != row.last_success_slot_at else None
     found = ([pending] if pending else []) + coming(slots, max(now, pending or now), _SHOWN)
-    zone = cadence.cron[1] if cadence.cron else "UTC"
-    return [_written(slot, zone) for slot in found[:_SHOWN]]
+    return found[:_SHOWN]
 
 
 def _written(slot: datetime, zone: str) -> str:

@@ -2,16 +2,19 @@
 
 import shlex
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cronlease.cli.format import at, relative
-from cronlease.cli.questions import questions_of
+from cronlease.db.ask import ask_sync
+from cronlease.db.queries import Query, load_queries
+from cronlease.explain.format import at, relative
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 
-_ask = questions_of(__file__)
+# Answers them as one document; `name` is of one schedule, null for all.
+STATEMENT = load_queries(Path(__file__).with_suffix(".sql"))["blocking_backends"]
 
 
 class Backend(NamedTuple):
@@ -38,10 +41,14 @@ class Backend(NamedTuple):
 
 def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
     """Of one schedule, or of all."""
+    return ask_sync(conn, Query(STATEMENT, {"name": name}, lambda row: to_backends(row[0])))
+
+
+def to_backends(found: list[dict[str, Any]]) -> list[Backend]:
     times = ("since", "now", "overdue_at")
     return [
         Backend(**{**row, **{time: row[time] and datetime.fromisoformat(row[time]) for time in times}})
-        for row in _ask(conn, "blocking_backends", name=name)
+        for row in found
     ]
 
 

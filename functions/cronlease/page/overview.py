@@ -1,0 +1,108 @@
+"""All schedules, one page of them: what read_refresh_page answers, as the template shows it. Pure."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from cronlease.explain.format import without_status
+from cronlease.explain.rows import value_of
+from cronlease.page.chart import Bars, bars
+
+# In the order in which they are shown: what needs a person first.
+HEALTHS = ("breaker_open", "failing", "stale", "late", "running", "ok", "paused", "completed")
+_WRONG = HEALTHS[:4]
+# Filters that are offered also where nothing is so.
+_USUAL = ("failing", "late", "running", "ok", "paused")
+_WORDS = {"breaker_open": "stopped by a breaker", "stale": "whose run never finished"}
+# From so many on they are not counted, as in read_refresh_page.
+_MOST_COUNTED = 1000
+_LAST_PAGE = 20
+_LONGEST_SEARCH = 200
+
+
+class Asked(NamedTuple):
+    """What of them to show."""
+
+    search: str | None = None
+    health: str | None = None
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> "Asked":
+        """What makes no sense is as if it had not been said."""
+        page, health = query.get("page", ""), query.get("health")
+        number = int(page) if page.isascii() and page.isdigit() and len(page) < 3 else 1
+        search = query.get("search", "").strip()[:_LONGEST_SEARCH] or None
+        return cls(search, health if health in HEALTHS else None, max(1, min(number, _LAST_PAGE)))
+
+
+class Row(NamedTuple):
+    name: str
+    action: str
+    health: str
+    next_run_at: datetime | None
+    last_status: str | None
+    last_run_at: datetime | None
+    last_error: str
+    failures: int
+    bars: Bars
+    # Why it does not run, where somebody has said so.
+    note: str
+
+
+class Overview(NamedTuple):
+    now: datetime
+    asked: Asked
+    # For each health how many there are, as text; `all` are those of any.
+    counts: dict[str, str]
+    rows: list[Row]
+    has_more: bool
+    # A search looked at every name.
+    is_complete: bool
+    is_empty: bool
+    # What is wrong, for a heading; empty where nothing is.
+    headline: str
+
+
+def of(document: dict[str, Any], asked: Asked) -> Overview:
+    counts = {health: int(document["counts"].get(health, 0)) for health in HEALTHS}
+    rows = [_row(row) for row in document["schedules"]]
+    total = sum(counts.values())
+    shown = {health: _count(count) for health, count in counts.items() if count or health in (*_USUAL, asked.health)}
+    return Overview(
+        datetime.fromisoformat(document["now"]),
+        asked,
+        {"all": f"{total}+" if any(count >= _MOST_COUNTED for count in counts.values()) else str(total), **shown},
+        rows,
+        document["more"] and asked.page < _LAST_PAGE,
+        document["complete"],
+        total == 0 and asked.search is None,
+        headline(counts),
+    )
+
+
+def headline(counts: Mapping[str, int]) -> str:
+    """What is wrong, in words; empty where nothing is."""
+    wrong = [f"{_count(counts[health])} {_WORDS.get(health, health)}" for health in _WRONG if counts[health]]
+    return " and ".join([", ".join(wrong[:-1]), wrong[-1]] if len(wrong) > 1 else wrong)
+
+
+def _count(count: int) -> str:
+    return f"{count}+" if count >= _MOST_COUNTED else str(count)
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    note = row["paused_reason"] or "" if row["paused_at"] else ""
+    waits = row["health"] not in ("paused", "completed")
+    return Row(
+        row["function_name"],
+        row["action"],
+        row["health"],
+        value_of("next_run_at", row["next_run_at"]) if waits else None,
+        row["last_status"],
+        value_of("last_run_at", row["last_run_at"]),
+        without_status(row["last_status"], row["last_error"]),
+        row["failures"],
+        bars([(status, seconds) for status, seconds in row["runs"]]),
+        note,
+    )
