@@ -15,7 +15,7 @@ create extension if not exists pg_net;
 do $$
 declare
   v_tables constant text[] := array[
-    'cronlease_migrations', 'refresh_schedule', 'refresh_runs',
+    'cronlease_migrations', 'refresh_schedule', 'refresh_runs', 'refresh_alerts', 'refresh_operations',
     'opening_changes', 'opening_pages', 'opening_signals', 'opening_sources', 'opening_staging',
     'opening_staging_pages'
   ];
@@ -32,7 +32,10 @@ declare
     'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action', 'take_due_refresh',
     'take_refresh_lock', 'unlock_refresh',
     'is_cron', 'plan_refresh', 'refresh_cadence', 'refresh_details', 'refresh_early', 'refresh_is_spent',
-    'refresh_needs_plan', 'refresh_plan', 'refresh_was_delivered', 'serve_refresh_slot', 'unplanned_refreshes'
+    'refresh_needs_plan', 'refresh_plan', 'refresh_was_delivered', 'serve_refresh_slot', 'unplanned_refreshes',
+    'claim_refresh_alerts', 'read_refresh_health', 'refresh_due_closed', 'refresh_is_late', 'refresh_late_at',
+    'refresh_next_at', 'settle_refresh_alerts', 'tell_refresh_abandoned', 'tell_refresh_end', 'write_refresh_alert',
+    'read_refresh_page', 'read_refresh_schedule', 'record_refresh_operation', 'refresh_health'
   ];
   v_name text;
   v_role text;
