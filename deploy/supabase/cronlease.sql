@@ -33,9 +33,9 @@ declare
     'take_refresh_lock', 'unlock_refresh',
     'is_cron', 'plan_refresh', 'refresh_cadence', 'refresh_details', 'refresh_early', 'refresh_is_spent',
     'refresh_needs_plan', 'refresh_plan', 'refresh_was_delivered', 'serve_refresh_slot', 'unplanned_refreshes',
-    'claim_refresh_alerts', 'read_refresh_health', 'read_refresh_page', 'read_refresh_schedule',
-    'record_refresh_operation', 'refresh_due_closed', 'refresh_health', 'refresh_is_late', 'refresh_late_at',
-    'refresh_next_at', 'settle_refresh_alerts', 'tell_refresh_abandoned', 'tell_refresh_end', 'write_refresh_alert'
+    'claim_refresh_alerts', 'read_refresh_health', 'refresh_due_closed', 'refresh_is_late', 'refresh_late_at',
+    'refresh_next_at', 'settle_refresh_alerts', 'tell_refresh_abandoned', 'tell_refresh_end', 'write_refresh_alert',
+    'read_refresh_page', 'read_refresh_schedule', 'record_refresh_operation', 'refresh_health'
   ];
   v_name text;
   v_role text;

@@ -3,7 +3,7 @@
 import shlex
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 
 from cronlease.db.ask import ask_sync
 from cronlease.db.queries import Query, load_queries
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 
-# Answers them as one document; `name` is of one schedule, null for all.
-STATEMENT = load_queries(Path(__file__).with_suffix(".sql"))["blocking_backends"]
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+
+
+def statement() -> LiteralString:
+    """Answers them as one document; `name` is of one schedule, null for all."""
+    return _SQL["blocking_backends"]
 
 
 class Backend(NamedTuple):
@@ -41,7 +45,7 @@ class Backend(NamedTuple):
 
 def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
     """Of one schedule, or of all."""
-    return ask_sync(conn, Query(STATEMENT, {"name": name}, lambda row: to_backends(row[0])))
+    return ask_sync(conn, Query(statement(), {"name": name}, lambda row: to_backends(row[0])))
 
 
 def to_backends(found: list[dict[str, Any]]) -> list[Backend]:
