@@ -5,6 +5,8 @@ The limits of a delivery are shorter than in the product, so that hundreds of th
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from datetime import timedelta
 from typing import Any
@@ -21,6 +23,8 @@ AWAITED, ANSWERED = 0.3, 3.0
 
 
 async def work(run: Run) -> None:
+    if run.args["fail"] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
     if run.args["fail"]:
         raise ValueError(f"incident {run.args['incident']}")
 

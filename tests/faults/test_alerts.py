@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -74,7 +75,7 @@ class Process:
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
-    def run(self, row: str, incident: int, *, fail: bool) -> Future[Any]:
+    def run(self, row: str, incident: int, *, fail: bool | str) -> Future[Any]:
         with self.lock:
             number: int = next(self.numbers)
             answer = self.waiting[number] = Future()
@@ -97,6 +98,16 @@ class Process:
         self.reader.join(10)
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+
+def told_at(room: Room, monitor: Monitor) -> dict[str, str]:
+    """The environment of a process."""
+    return clean_environment(
+        DATABASE_URL=room.dsn,
+        CRONLEASE_ALERT_URL=monitor.url("/hook-0123456789"),
+        no_proxy="127.0.0.1",
+        PYTHONPATH=os.pathsep.join(sys.path),
+    )
 
 
 @contextmanager
@@ -127,13 +138,7 @@ def test_an_incident_is_told_once(room: Room, profile: Profile) -> None:
         room.query(f"select schedule_action('{name}', 'work', p_every => '1h..2h')")
     with monitoring() as monitor, ExitStack() as stack:
         webhook = Webhook(monitor, source)
-        environment = clean_environment(
-            DATABASE_URL=room.dsn,
-            CRONLEASE_ALERT_URL=monitor.url("/hook-0123456789"),
-            no_proxy="127.0.0.1",
-            PYTHONPATH=os.pathsep.join(sys.path),
-        )
-        processes = [Process(environment) for _ in range(3)]
+        processes = [Process(told_at(room, monitor)) for _ in range(3)]
         stack.enter_context(impatience(room))
         seeds = {name: source.random() for name in names}
         shares = {name: range(place, incidents, ROWS) for place, name in enumerate(names)}
@@ -181,3 +186,24 @@ def check(webhook: Webhook, shares: dict[str, range]) -> int:
                 once.append(told)
         assert once == expected, f"{name}: {heard}"
     return repeats
+
+
+@pytest.mark.thorough
+def test_a_job_that_kills_its_process_each_time_is_told_once(room: Room) -> None:
+    """By the run that finds it so, before it is killed itself."""
+    room.query("select schedule_action('row 0', 'work', p_every => '1h..2h')")
+    with monitoring() as monitor:
+        for _ in range(3):
+            process = Process(told_at(room, monitor))
+            process.run("row 0", 0, fail="kill")
+            assert process.process.wait(30) == -signal.SIGKILL
+            process.end()
+            room.query("update refresh_schedule set locked_until = clock_timestamp() - interval '1 s'")
+        process = Process(told_at(room, monitor))
+        assert process.run("row 0", 0, fail=False).result(30)["status"] == "success"
+        process.end()
+        texts = [json.loads(each.body)["text"] for each in monitor.asked]
+    assert [text.partition(",")[0].partition(". ")[0] for text in texts] == [
+        "row 0 was abandoned",
+        "row 0 is well again",
+    ]
