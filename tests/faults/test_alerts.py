@@ -155,7 +155,7 @@ def test_an_incident_is_told_once(room: Room, profile: Profile) -> None:
             processes[0].run(names[0], -1, fail=False).result(60)
             return room.query("select count(*) from refresh_alerts") == [(0,)]
 
-        wait_until(all_told, 120)
+        wait_until(all_told, 300)
         for process in processes:
             process.end()
     repeats = check(webhook, shares)
