@@ -16,6 +16,8 @@ from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
 
+pytestmark = pytest.mark.thorough
+
 LONG = """
 import asyncio
 from pathlib import Path

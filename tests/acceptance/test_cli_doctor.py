@@ -23,6 +23,8 @@ from tests.conftest import Server
 from tests.faults.pgbouncer import pooling
 from tests.integration.conftest import Room
 
+pytestmark = pytest.mark.thorough
+
 DEFINITION: dict[str, Any] = {
     "functions": {"tick": {"lease": "300s", "max_run": "285s", "request_timeout": "300s"}},
     "jobs": {

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from cronlease.cli import roles
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
@@ -41,6 +43,7 @@ def test_what_a_dry_run_prints_is_what_migrate_would_do(empty_dsn: str, tmp_path
     assert cronlease.quickly("migrate", "--dry-run") == (0, "", UP_TO_DATE)
 
 
+@pytest.mark.thorough
 def test_check_says_what_is_behind_and_the_dry_run_says_what_mends_it(dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(dsn, tmp_path), Room(dsn)
     for breaking, said in BREAKINGS.items():
@@ -109,6 +112,7 @@ def test_a_role_that_is_not_there_is_said_to_be_missing() -> None:
     assert roles.sentences(found) == ["role cronlease_runner is missing", "role cronlease_reader lacks a, b"]
 
 
+@pytest.mark.thorough
 def test_a_dry_run_of_what_migrate_refuses_prints_the_sentence_and_no_script(empty_dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
     room.query("create view public.openings as select 1 as a")

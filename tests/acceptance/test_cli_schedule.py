@@ -212,6 +212,7 @@ def test_a_worker_runs_what_is_due_and_finishes_it_when_told_to_stop(
     assert statuses(room, "too-late") == []
 
 
+@pytest.mark.thorough
 def test_without_a_configured_database_it_is_the_embedded_one_for_as_long_as_anybody_uses_it(
     place: Path, tmp_path: Path
 ) -> None:

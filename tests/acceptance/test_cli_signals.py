@@ -23,6 +23,8 @@ from opening_signals.feeds import KINDS
 from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.conftest import FUNCTIONS, clean_environment
 
+pytestmark = pytest.mark.thorough
+
 PROJECT = FUNCTIONS.parent / "pyproject.toml"
 
 

@@ -11,6 +11,8 @@ import pytest
 from cronlease.cli.source import shipped
 from tests.acceptance.conftest import clean_environment
 
+pytestmark = pytest.mark.thorough
+
 MAIN = """
 from cronlease import Run, scheduled
 

@@ -392,6 +392,7 @@ def test_the_times_of_a_decorator_are_shortened_and_the_setup_makes_its_table(
     assert (verdict["runs"]["success"] >= 3, verdict["violations"], verdict["too_few"]) == (True, [], None)
 
 
+@pytest.mark.thorough
 def test_chaos_over_too_few_runs_fails_and_says_why(data_dir: Path, port: int, dsn: str, prices: Path) -> None:
     options = ["--chaos", "--setup", str(prices / "my.sql"), "--port", str(port), "--for", "2s"]
     with emulator(data_dir, *options, cwd=prices, DATABASE_URL=dsn, CRONLEASE_EVERY="1h") as process:

@@ -88,6 +88,7 @@ def test_the_streams_and_the_status_are_the_command_s(start: Start, room: Room) 
     ]
 
 
+@pytest.mark.thorough
 def test_a_skip_says_why_and_its_status_can_be_chosen(start: Start, room: Room) -> None:
     assert ended(start("true", "--every", "1h"))[0] == 0
     status, out, err = ended(start("echo never", "--every", "1h"))

@@ -137,6 +137,7 @@ def test_a_large_body_is_refused_even_when_its_length_is_not_announced(served: S
 HALF = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 20\r\n\r\n{"
 
 
+@pytest.mark.thorough
 def test_a_body_that_never_comes_is_not_waited_for_nor_does_it_hold_up_the_end(serve: Serve, dsn: str) -> None:
     served = serve(dsn)
     place = urlsplit(served.url)

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.conftest import FUNCTIONS, Serve, clean_environment, free_port
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
@@ -65,6 +67,7 @@ def test_every_verb_is_about_the_schema_that_is_configured(empty_dsn: str, tmp_p
             room.query(f"drop owned by {role}; drop role {role}")
 
 
+@pytest.mark.thorough
 def test_the_shipped_job_is_emulated_in_that_schema(empty_dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
     cronlease.environment = clean_environment(

@@ -30,6 +30,7 @@ def test_a_first_hit_makes_what_its_function_needs_and_no_more(empty_dsn: str, t
     assert room.query("select run_count from refresh_schedule where function_name = 'tell'") == [(1,)]
 
 
+@pytest.mark.thorough
 def test_migrate_makes_the_tables_of_what_the_file_declares(empty_dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
     status, out, err = cronlease("migrate")

@@ -10,6 +10,8 @@ from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.conftest import Serve, Served, answers
 from tests.integration.conftest import Room, wait_until
 
+pytestmark = pytest.mark.thorough
+
 POISON = Path(__file__).parent / "poison.py"
 DIED = "the last run ended while it was being fetched"
 MINUTES = "extract(epoch from next_run_at - now()) / 60"

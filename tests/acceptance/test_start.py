@@ -188,6 +188,7 @@ def test_the_schema_is_found_in_an_installed_package(tmp_path: Path) -> None:
     assert "0003_opening_signals" in ended.stdout
 
 
+@pytest.mark.thorough
 def test_a_function_that_joined_an_embedded_server_outlives_its_owner(place: Path, serve: Serve) -> None:
     first, second = (
         serve(None, target="refresh_opening_signals", source=MAIN, CRONLEASE_DATA_DIR=str(place)) for _ in range(2)

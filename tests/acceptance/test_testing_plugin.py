@@ -162,6 +162,7 @@ def test_a_user_tests_their_function_and_the_promise_itself_on_a_real_database(p
     assert "4 passed" in said, said
 
 
+@pytest.mark.thorough
 def test_the_plugin_works_in_a_schema_of_ones_own(project: Path, empty_dsn: str) -> None:
     test = (project / "test_main.py").read_text().replace("from refresh_runs", "from tenant_a.refresh_runs")
     (project / "test_main.py").write_text(test)
@@ -169,10 +170,12 @@ def test_the_plugin_works_in_a_schema_of_ones_own(project: Path, empty_dsn: str)
     assert "2 passed" in said, said
 
 
+@pytest.mark.thorough
 def test_a_run_that_does_not_use_the_plugin_pays_nothing(project: Path) -> None:
     assert "1 passed" in run_tests(project, "test_unused.py")
 
 
+@pytest.mark.thorough
 def test_a_users_own_schema_is_in_every_database(project: Path, empty_dsn: str) -> None:
     said = run_tests(project, "--ignore=test_unused.py", CRONLEASE_TEST_DATABASE_URL=empty_dsn)
     # The ini file names one for all, and three modules have a fixture of their own.
@@ -180,6 +183,7 @@ def test_a_users_own_schema_is_in_every_database(project: Path, empty_dsn: str) 
     assert '\ncronlease_setup, line 3: type "integre" does not exist\n' in said
 
 
+@pytest.mark.thorough
 def test_a_role_that_may_not_create_databases_is_one_sentence(project: Path, empty_dsn: str) -> None:
     poor = f"poor_{uuid4().hex[:8]}"
     with psycopg.connect(empty_dsn, autocommit=True) as conn:

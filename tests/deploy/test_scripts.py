@@ -19,6 +19,8 @@ from gcloud import permissions
 from tests.deploy.jobs import DEPLOY, TEMPLATE, definition
 from tests.require import need
 
+pytestmark = pytest.mark.thorough
+
 SECRET = "wr0ng-s3cret"
 ENVIRONMENT = {
     "DRY_RUN": "1",

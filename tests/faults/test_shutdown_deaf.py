@@ -12,6 +12,8 @@ from tests.faults.profile import thorough
 from tests.faults.scene import Hit
 from tests.integration.conftest import Room, wait_until
 
+pytestmark = pytest.mark.thorough
+
 SOURCE = Path(__file__).with_name("hung.py")
 NAMES = re.findall(r"@scheduled\n(?:async )?def (\w+)", SOURCE.read_text())
 DRAIN_SECONDS = 1.0

@@ -57,6 +57,7 @@ def again(room: Room, **environment: str) -> Outcome:
     return room.enter(refresh, force=True, **environment)
 
 
+@pytest.mark.thorough
 def test_what_is_complete_is_committed_while_others_hang_and_a_host_that_hangs_is_left_alone(
     room: Room, feeds: Feeds, others: Feeds, together: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

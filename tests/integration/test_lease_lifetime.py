@@ -4,6 +4,8 @@ import asyncio
 import threading
 import time
 
+import pytest
+
 from cronlease import LeaseLost, Run, TimeIsUp
 from cronlease.outcome import FailReason, SkipReason, Status
 from tests.integration.conftest import Room, wait_until
@@ -120,6 +122,7 @@ def test_max_run_frees_the_lease_of_a_thread_that_cannot_be_cancelled(room: Room
     assert room.query("select to_regclass('too_late')") == [(None,)]
 
 
+@pytest.mark.thorough
 def test_max_run_ends_the_renewals_of_a_blocked_event_loop(room: Room) -> None:
     taken: list[bool] = []
 

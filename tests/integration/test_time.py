@@ -200,6 +200,7 @@ def test_a_row_that_is_due_by_its_stored_plan_runs_under_any_cadence(room: Room,
     assert (outcome.next_run_at.month, outcome.next_run_at.day) == (1, 1)
 
 
+@pytest.mark.thorough
 def test_two_revisions_with_different_crons_do_not_plan_each_other_for_ever(
     room: Room, diary: Diary, caplog: pytest.LogCaptureFixture
 ) -> None:

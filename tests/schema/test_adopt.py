@@ -14,6 +14,8 @@ from tests.faults.profile import one_in
 from tests.schema.calls import acquire, call, finish, make_due, one
 from tests.schema.older_tables import ADOPTED, PLAIN, REFUSED
 
+pytestmark = pytest.mark.thorough
+
 ALL = [file.name for file in schema_files("migrations")]
 NAME = "refresh_opening_signals"
 OWN_TEXT = """

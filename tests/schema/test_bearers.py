@@ -22,6 +22,8 @@ from tests.conftest import Server
 from tests.schema.calls import one
 from tests.schema.older_tables import PLAIN
 
+pytestmark = pytest.mark.thorough
+
 ALL = [file.name for file in schema_files("migrations")]
 FOREIGN = [
     "create view public.openings as select 1 as a",

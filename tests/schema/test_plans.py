@@ -10,6 +10,8 @@ import pytest
 
 from tests.schema.calls import acquire, call, claim_due, finish, one, recover, transaction
 
+pytestmark = pytest.mark.thorough
+
 ROWS = 50_000
 HISTORY = 20_000
 

@@ -58,6 +58,7 @@ def older_dsn(request: pytest.FixtureRequest, empty_dsn: str) -> str:
     return empty_dsn
 
 
+@pytest.mark.thorough
 def test_an_older_database_upgraded_equals_one_made_from_nothing(older_dsn: str, conn: psycopg.Connection) -> None:
     migrate(older_dsn)
 
