@@ -49,7 +49,7 @@ def test_check_says_what_is_behind_and_the_dry_run_says_what_mends_it(dsn: str, 
         assert (status, out) == (1, f"{said}\nFix: run `cronlease migrate` as the owner of the schema.\n")
         room.query(cronlease.says_quickly("migrate", "--dry-run"))
     assert cronlease.says_quickly("migrate", "--check") == UP_TO_DATE
-    may = "select has_function_privilege('pg_monitor', 'resume_refresh(text)', 'execute')"
+    may = "select has_function_privilege('pg_monitor', 'resume_refresh'::regproc, 'execute')"
     assert room.query(may) == [(True,)]
 
 
