@@ -11,7 +11,7 @@ from cronlease.cli import options, output
 from cronlease.cli.drift import REPAIR, Drift, drift
 from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
-from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
+from cronlease.cli.roles import READER, RUNNER, for_the_owner, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
 from cronlease.cli.source import Source, declared_packages
 from cronlease.cli.table import one_line
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _UP_TO_DATE = "The schema is up to date."
 _WITH_ROLES = "run `cronlease migrate --roles` as the owner of the schema, who may create roles"
+_BY_THE_OWNER = "let the owner of the schema run `{}`"
 _NEXT = f"Then `grant {RUNNER} to LOGIN` for who runs functions, `grant {READER} to LOGIN` for who looks."
 
 
@@ -75,10 +76,12 @@ def migrate_command(
                 raise
         if own is not None:
             _set_up(url, own, str(setup))
+        lacking = _roles(url) if roles else {}
     made = {role: "kept up" if lacking is not None else "made" for role, lacking in before.items()}
     if as_json:
         said = {"roles": made, "setup": setup and str(setup), "notes": notes}
         output.as_json({"applied": applied, **{name: what for name, what in said.items() if what}})
+        _refuse_what_is_lacking(lacking)
         return
     for name in applied:
         click.echo(f"applied {name}")
@@ -88,9 +91,18 @@ def migrate_command(
         *(f"{what} role {role}" for role, what in made.items()),
     ]:
         output.text(line)
+    _refuse_what_is_lacking(lacking)
     if roles:
         click.echo(in_schema(_NEXT))
     click.echo(_UP_TO_DATE)
+
+
+def _refuse_what_is_lacking(lacking: dict[str, list[str] | None]) -> None:
+    """After a migration of the roles: what it could not grant is left to another."""
+    if wrong := sentences(lacking):
+        statement = for_the_owner(lacking)
+        fix = _BY_THE_OWNER.format(statement) if statement else _WITH_ROLES
+        raise click.ClickException(one_line(f"{'; '.join(wrong)}: {fix}; all else is up to date"))
 
 
 def _look(toolbox: "Toolbox", packages: Packages, *, roles: bool, script: bool, as_json: bool) -> None:
@@ -152,9 +164,19 @@ def _print_check(behind: Drift, lacking: dict[str, list[str] | None] | None, as_
         for sentence in [*behind.sentences(), *wrong] or [_UP_TO_DATE]:
             output.text(sentence)
         if is_behind:
-            click.echo(f"Fix: {_WITH_ROLES if wrong and not behind.newer else behind.fix}.")
+            click.echo(f"Fix: {_fix(behind, lacking or {})}.")
     if is_behind:
         raise click.exceptions.Exit(1)
+
+
+def _fix(behind: Drift, lacking: dict[str, list[str] | None]) -> str:
+    wrong = sentences(lacking)
+    if behind.newer or not wrong:
+        return behind.fix
+    statement = for_the_owner(lacking)
+    # Whoever may grant the rest has done so already.
+    only_that = all(role and len(role) == 1 for role in lacking.values() if role != [])
+    return _BY_THE_OWNER.format(statement) if statement and only_that and not behind.is_there else _WITH_ROLES
 
 
 def _document(behind: Drift, lacking: dict[str, list[str] | None] | None) -> dict[str, object]:
