@@ -97,7 +97,8 @@ def _pinned(folder: Path, wheel: Path) -> str:
     compiled.write_text(re.sub(r"^\./cronlease-.*(\n    .*)*\n", "", known, flags=re.MULTILINE), "utf-8")
     ours.write_text(f"./{wheel.name}[oidc]\n", "utf-8")
     how = ("--universal", "--generate-hashes", "--python-version", "3.11", "--no-annotate", "--no-header", "--quiet")
-    into = ("--no-emit-index-url", "--output-file", compiled.name)
+    # With their extras: by hash, an older pip takes no `psycopg[binary]` for which there is only a `psycopg==`.
+    into = ("--no-strip-extras", "--no-emit-index-url", "--output-file", compiled.name)
     _run(*_uv(), "pip", "compile", own.resolve(), ours.name, *how, *into, cwd=wheel.parent)
     made = compiled.read_text("utf-8")
     compiled.unlink()

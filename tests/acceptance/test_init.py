@@ -126,14 +126,20 @@ def test_a_schema_that_cannot_be_run_is_one_sentence(project: Path, empty_dsn: s
     assert 'schema.sql, line 2: relation "prices" already exists; it is run every time' in said
 
 
-def test_its_table_is_open_to_the_role_that_runs_it(project: Path, empty_dsn: str, tmp_path: Path) -> None:
-    Shell(empty_dsn, tmp_path).says_quickly("migrate", "--roles", "--setup", str(project / "schema.sql"))
-    granted = "select has_table_privilege('cronlease_runner', 'prices', %s)"
+@pytest.mark.parametrize("ending", ["", "_alpha"])
+def test_its_table_is_open_to_the_role_that_runs_it(
+    project: Path, empty_dsn: str, tmp_path: Path, ending: str
+) -> None:
+    cronlease = Shell(empty_dsn, tmp_path)
+    if ending:
+        cronlease.environment["CRONLEASE_SCHEMA"] = ending.removeprefix("_")
+    cronlease.says_quickly("migrate", "--roles", "--setup", str(project / "schema.sql"))
+    granted = f"select has_table_privilege('cronlease_runner{ending}', 'prices', %s)"
+    roles = f"cronlease_runner{ending}, cronlease_reader{ending}"
     with psycopg.connect(empty_dsn, autocommit=True) as conn:
         try:
             rights = [conn.execute(granted, [right]).fetchone() for right in ("insert", "update", "delete")]
         finally:
             # Roles are the server's, which the next tests use, too.
-            roles = "cronlease_runner, cronlease_reader"
             conn.execute(f"drop owned by {roles}; drop role {roles}".encode())
     assert rights == [(True,), (True,), (False,)]

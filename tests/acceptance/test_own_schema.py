@@ -1,7 +1,12 @@
 """A deployment in a schema of its own, beside another one in public: real processes, one database."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+from psycopg.conninfo import make_conninfo
 
 import pytest
 
@@ -79,3 +84,28 @@ def test_the_shipped_job_is_emulated_in_that_schema(empty_dsn: str, tmp_path: Pa
     assert room.query("select count(*) > 0 from deployment_b.openings") == [(True,)]
     assert room.query("select count(*) from deployment_b.opening_pages where openings > 0")[0][0] > 0
     assert room.query("select relname from pg_class where relnamespace = 'public'::regnamespace") == []
+
+
+def test_what_only_the_owner_of_the_schema_may_grant_is_said(empty_dsn: str, tmp_path: Path) -> None:
+    """A schema that was made for us beforehand: PostgreSQL only warns that nothing was granted on it."""
+    migrator, place = f"cronlease_test_{uuid4().hex[:12]}", f"tenant_{uuid4().hex[:12]}"
+    made = [migrator, f"cronlease_runner_{place}", f"cronlease_reader_{place}"]
+    cronlease = Shell(make_conninfo(empty_dsn, user=migrator, password="secret"), tmp_path)
+    cronlease.environment["CRONLEASE_SCHEMA"] = place
+    statement = f"grant usage on schema {place} to {made[1]}, {made[2]}"
+    with psycopg.connect(empty_dsn, autocommit=True) as admin:
+        admin.execute(f"create role {migrator} login createrole password 'secret'; create schema {place}")
+        admin.execute(f"grant usage, create on schema {place} to {migrator}")
+        admin.execute(f"grant temporary on database {admin.info.dbname} to {migrator}")
+        try:
+            for words in (["--roles"], ["--check", "--roles"]):
+                status, out, err = cronlease.quickly("migrate", *words)
+                assert (status, "up to date.\n" in out) == (1, False)
+                assert f"let the owner of the schema run `{statement}`" in out + err
+            admin.execute(statement)
+            for words in (["--roles"], ["--check", "--roles"]):
+                assert cronlease.says_quickly("migrate", *words).endswith("The schema is up to date.\n")
+        finally:
+            for role in made:
+                with suppress(psycopg.errors.UndefinedObject):
+                    admin.execute(f"drop owned by {role} cascade; drop role {role}")

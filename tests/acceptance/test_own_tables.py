@@ -1,6 +1,7 @@
 """Whose tables are made where: by a first hit, and by `cronlease migrate` beside a main.py."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,49 @@ def test_migrate_makes_the_tables_of_what_the_file_declares(empty_dsn: str, tmp_
     assert "migration 0003_opening_signals is missing" in out
     assert "applied 0003_opening_signals" in cronlease("migrate", "--source", str(MAIN))[1]
     assert ("opening_signals",) in room.query(OF_THE_JOB)
+
+
+def test_without_a_source_no_table_of_a_job_is_made_or_missed(
+    empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
+    del cronlease.environment["FUNCTION_SOURCE"]
+    with cronlease.start("migrate") as process:
+        assert process.communicate(timeout=50)[1].startswith("source: none, there is no ./main.py here")
+    assert room.query(OF_THE_JOB) == []
+    assert cronlease.says_quickly("migrate", "--check") == "The schema is up to date.\n"
+    findings = json.loads(cronlease.quickly("doctor", "--json")[1])["findings"]
+    assert [each for each in findings if each["check"] == "schema" and each["level"] != "ok"] == []
+    status, _, err = cronlease("trigger")
+    assert status == 2
+    assert "this database has no tables of refresh_opening_signals, the shipped job: pass --source" in err
+    assert room.query(OF_THE_JOB) == []
+
+    cronlease.says("migrate", "--source", str(MAIN))
+    room.query("drop view openings")
+    assert "openings is missing" in cronlease.quickly("migrate", "--check")[1], "what is there is kept up"
+
+
+def test_in_a_clone_the_shipped_job_is_meant(empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / "main.py").write_bytes(MAIN.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert "applied 0003_opening_signals" in Shell(empty_dsn, tmp_path).says_quickly("migrate")
+
+
+def test_a_main_py_that_cannot_be_imported_leaves_it_open_whether_all_is_there(
+    empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "main.py").write_text("import cronlease\nimport nowhere_to_be_found\n")
+    migrate = partial(Shell(empty_dsn, tmp_path).quickly, "migrate")
+    status, out, err = migrate()
+    assert (status, "applied 0001_refresh_schedule\n" in out, "up to date" in out) == (1, True, False)
+    assert (err.count("\n"), "cannot be imported" in err, "only our own tables" in err) == (1, True, True)
+    assert migrate("--check")[:2] == (1, "")
+    status, out, _ = migrate("--check", "--json")
+    assert (status, json.loads(out)["up_to_date"]) == (1, False)
 
 
 @pytest.mark.thorough

@@ -35,11 +35,16 @@ def empty_environment(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_the_lock_pins_every_requirement_of_the_project_by_hash() -> None:
-    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK, re.MULTILINE))
+    lines = re.findall(r"^([a-z0-9-]+(?:\[.*?\])?)==(\S+)", LOCK, re.MULTILINE)
+    pinned = {name.partition("[")[0]: version for name, version in lines}
+    extras = {name for name, _ in lines if "[" in name}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in map(Requirement, [*project["dependencies"], *project["optional-dependencies"]["oidc"]]):
         version = pinned.get(requirement.name.lower())
         assert version, f"{requirement.name} is not in requirements.lock: its second line says how to make it anew"
+        # Without its extra, pip 23 refuses it by hash.
+        asked = {f"{requirement.name}[{extra}]" for extra in requirement.extras}
+        assert asked <= extras, f"requirements.lock does not pin {asked}"
         assert Version(version) in requirement.specifier, f"requirements.lock has {requirement.name} {version}"
     assert len(re.findall(r" \\\n    --hash", LOCK)) >= len(pinned)
     assert "://" not in LOCK

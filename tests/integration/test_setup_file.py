@@ -26,6 +26,7 @@ def test_a_file_of_many_statements_is_run(empty_dsn: str, tmp_path: Path) -> Non
         assert conn.execute("select latest()").fetchone() == ("a;b",)
 
 
+@pytest.mark.parametrize("schema", ["public", "tenant_a"])
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -39,13 +40,21 @@ def test_a_file_of_many_statements_is_run(empty_dsn: str, tmp_path: Path) -> Non
     ],
 )
 def test_an_error_names_its_line_and_undoes_the_rest(
-    empty_dsn: str, tmp_path: Path, more: str, sentence: str
+    empty_dsn: str,
+    tmp_path: Path,
+    more: str,
+    sentence: str,
+    schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setenv("CRONLEASE_SCHEMA", schema)
     (tmp_path / "my.sql").write_text(WHOLE + more)
     with pytest.raises(SetupError) as told:
         run_file(empty_dsn, tmp_path / "my.sql")
     assert str(told.value) == f"{tmp_path / 'my.sql'}, {sentence}"
     assert told.value.already_there == ("already exists" in sentence)
+    assert caplog.messages == [], "psycopg has nothing to add"
     with psycopg.connect(empty_dsn) as conn:
         assert conn.execute("select to_regclass('prices')").fetchone() == (None,)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cronlease.cli.questions import questions_of
 from cronlease.db.migration.schema_files import Packages, files_named
-from cronlease.db.schema import in_schema
+from cronlease.db.schema import in_schema, schema
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -44,6 +44,14 @@ def sentences(missing: dict[str, list[str] | None]) -> list[str]:
         for role, lacking in missing.items()
         if lacking is None or lacking
     ]
+
+
+def for_the_owner(missing: dict[str, list[str] | None]) -> str | None:
+    """The statement that only the owner of the schema may run, where roles lack the way into it: PostgreSQL answers
+    the grant of another role with no more than a warning."""
+    usage = f"usage on schema {schema()}"
+    shut_out = [role for role, lacking in missing.items() if usage in (lacking or ())]
+    return f"grant {usage} to {', '.join(shut_out)}" if shut_out else None
 
 
 def script(packages: Packages = None) -> str:

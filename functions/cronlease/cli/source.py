@@ -14,11 +14,13 @@ import cronlease
 from cronlease import registry
 from cronlease.cli.errors import UsageError
 from cronlease.cli.table import one_line
-from cronlease.db.migration.packages import installed, of_actions
+from cronlease.db.migration.packages import OURS, installed, of_actions
 from cronlease.job import Job
 from cronlease.observe.redact import redact
 
 _FOUND = Path("main.py")
+_IN_A_CLONE = Path("functions/main.py")
+_NONE = "source: none, there is no ./main.py here: our own tables, and those of jobs that the database has already"
 _IMPORTS_US = re.compile(r"^\s*(from|import)\s+cronlease\b", re.MULTILINE)
 
 
@@ -37,6 +39,11 @@ class Source(NamedTuple):
     def is_shipped(self) -> bool:
         """Nobody chose it, so it says nothing about the user's own deployment."""
         return self.chosen_by == "shipped"
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether its functions belong to this folder: the shipped ones do in a clone of ours, nowhere else."""
+        return not self.is_shipped or _is_a_clone()
 
     def announce(self) -> None:
         """Says which file is used, on standard error."""
@@ -90,9 +97,36 @@ def load_jobs_or_warn(source: Source, *, announce: bool = False) -> Mapping[str,
         return None
 
 
-def declared_packages(source: Source) -> tuple[str, ...]:
-    """The packages whose tables the functions of the file need. The shipped file stands for all that is installed."""
-    return installed() if source.is_shipped else of_actions(load_jobs_or_warn(source) or ())
+class Declared(NamedTuple):
+    """The packages whose tables the functions of a source need, and what is wrong with one that does not tell."""
+
+    packages: tuple[str, ...]
+    unread: str | None = None
+
+
+def declared_packages(source: Source, *, announce: bool = False) -> Declared:
+    """Only ours where there is no source: whoever migrates in any folder gets no tables of a job."""
+    if source.is_shipped:
+        if announce:
+            source.announce() if source.is_meant else click.echo(_NONE, err=True)
+        return Declared(installed() if source.is_meant else (OURS,))
+    try:
+        return Declared(of_actions(load_jobs(source, announce=announce)))
+    except NotASource as error:
+        click.echo(f"Warning: {error.message}", err=True)
+        return Declared((OURS,))
+    except UsageError as error:
+        if source.chosen_by != "folder":
+            raise
+        return Declared((OURS,), error.message)
+
+
+def _is_a_clone() -> bool:
+    """Whether the working directory is one: its main.py is the shipped one, wherever that is installed."""
+    try:
+        return _IN_A_CLONE.read_bytes() == shipped().read_bytes()
+    except OSError:
+        return False
 
 
 def _refuse_strangers(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs a user's SQL file in a database, in one transaction. An error is one sentence that names the line."""
 
 import re
+from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from cronlease.db.conninfo import conninfo_of
+from cronlease.db.schema import PUBLIC, in_schema, schema
 
 # What may hold a semicolon that ends no statement. The last alternative takes one character at a time.
 _PART = re.compile(
@@ -17,6 +19,8 @@ _PART = re.compile(
 )
 # A schema, a table, a function, another object, a row.
 _ALREADY_THERE = {"42P06", "42P07", "42723", "42710", "23505"}
+# For the text's own transaction: it holds behind a pooler, too.
+_RUNNER = "select pg_catalog.set_config('cronlease.runner', 'cronlease_runner', true); "
 _IN_USE = (ExecStatus.COPY_IN, ExecStatus.COPY_OUT, ExecStatus.COPY_BOTH)
 
 
@@ -43,28 +47,32 @@ def read(path: Path) -> str:
 
 
 def run_text(conninfo: str, text: str, name: str) -> None:
-    """The same for a text; the name is for the error."""
+    """The same for a text; the name is for the error. In a schema of its own the text learns from the setting
+    cronlease.runner whom to grant its tables to."""
+    runner = "" if schema() == PUBLIC else in_schema(_RUNNER)
     try:
-        with psycopg.connect(conninfo_of(conninfo), autocommit=True, client_encoding="utf8") as conn:
-            conn.pgconn.send_query(text.encode())
-            done = 0
+        # Closed without a rollback, which psycopg would only fail to send while results are still to come.
+        with closing(psycopg.connect(conninfo_of(conninfo), autocommit=True, client_encoding="utf8")) as conn:
+            conn.pgconn.send_query(f"{runner}{text}".encode())
+            done = -1 if runner else 0
             # Not by execute(), which does not tell how many statements went well before the error.
             while (result := conn.pgconn.get_result()) is not None:
                 if result.status == ExecStatus.FATAL_ERROR:
-                    raise _error(name, text, result, done)
+                    raise _error(name, text, result, done, len(runner))
                 if result.status in _IN_USE:
                     line = _line_of_statement(text, done)
                     raise SetupError(f"{name}, line {line}: COPY has no data here: write INSERT instead")
                 done += 1
+            conn.commit()
     except psycopg.Error as error:
         raise SetupError(f"{name} could not be run: {' '.join(str(error).split())}") from None
 
 
-def _error(name: str, text: str, result: PGresult, done: int) -> SetupError:
+def _error(name: str, text: str, result: PGresult, done: int, before: int) -> SetupError:
     """Such as: my.sql, line 3: relation "prices" already exists."""
     message = _field(result, psycopg.pq.DiagnosticField.MESSAGE_PRIMARY)
     position = _field(result, psycopg.pq.DiagnosticField.STATEMENT_POSITION)
-    line = text.count("\n", 0, int(position) - 1) + 1 if position else _line_of_statement(text, done)
+    line = text.count("\n", 0, int(position) - 1 - before) + 1 if position else _line_of_statement(text, done)
     state = _field(result, psycopg.pq.DiagnosticField.SQLSTATE)
     return SetupError(f"{name}, line {line}: {message}", already_there=state in _ALREADY_THERE)
 

@@ -1,7 +1,7 @@
 """`cronlease doctor`: looks at everything that has to fit, and says of each what mends it. Changes nothing."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from cronlease.cli.doctor.finding import BROKEN, INFO, OK, WARNING, Finding, bro
 from cronlease.cli.source import NotASource, Source, load_jobs
 from cronlease.cli.table import one_line
 from cronlease.db.conninfo import in_parts
+from cronlease.db.migration.packages import installed, of_actions
 from cronlease.errors import DatabaseTrouble
 from cronlease.explain.format import counted
 from cronlease.job import Job
@@ -66,7 +67,8 @@ def _findings(toolbox: "Toolbox", source: Source, jobs: Path | None) -> Iterator
     scheduled: set[str] = set()
     if settings is not None:
         yield from environment.time_limits(settings, known)
-        yield from _database(toolbox, settings, known, scheduled)
+        packages = installed() if source.is_shipped and source.is_meant else of_actions(known or ())
+        yield from _database(toolbox, settings, known, packages, scheduled)
     yield from environment.of_the_jobs(parts, known, scheduled)
 
 
@@ -89,14 +91,18 @@ def _declared(source: Source) -> tuple[Mapping[str, Job] | None, list[Finding]]:
 
 
 def _database(
-    toolbox: "Toolbox", settings: Settings, known: Mapping[str, Job] | None, scheduled: set[str]
+    toolbox: "Toolbox",
+    settings: Settings,
+    known: Mapping[str, Job] | None,
+    packages: Collection[str],
+    scheduled: set[str],
 ) -> Iterator[Finding]:
     """Told as they come: a database may take its time. The actions that have a schedule there are put into the last
     argument."""
     place = "configured" if settings.has_database else "embedded"
     try:
         with toolbox.connection() as conn:
-            yield from database.check(conn, settings, known)
+            yield from database.check(conn, settings, known, packages)
             scheduled |= database.scheduled(conn)
     except click.ClickException as error:
         why, fix = error.message, "set DATABASE_URL, or pip install 'cronlease[local]'"

@@ -11,9 +11,9 @@ from cronlease.cli import options, output
 from cronlease.cli.drift import REPAIR, Drift, drift
 from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
-from cronlease.cli.roles import READER, RUNNER, missing_grants, sentences
+from cronlease.cli.roles import READER, RUNNER, for_the_owner, missing_grants, sentences
 from cronlease.cli.roles import script as roles_script
-from cronlease.cli.source import Source, declared_packages
+from cronlease.cli.source import Declared, Source, declared_packages
 from cronlease.cli.table import one_line
 from cronlease.db.conninfo import connect_sync
 from cronlease.db.migration.migrate import MigrationError, migrate, rehearse, state
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 _UP_TO_DATE = "The schema is up to date."
 _WITH_ROLES = "run `cronlease migrate --roles` as the owner of the schema, who may create roles"
+_UNREAD = (
+    "only our own tables, and those of jobs that the database has already, were looked at: correct it, then migrate"
+)
+_BY_THE_OWNER = "let the owner of the schema run `{}`"
 _NEXT = f"Then `grant {RUNNER} to LOGIN` for who runs functions, `grant {READER} to LOGIN` for who looks."
 
 
@@ -58,9 +62,9 @@ def migrate_command(
         raise click.UsageError("--dry-run and --check exclude each other")
     if setup is not None and (dry_run or check):
         raise click.UsageError("--setup runs its file: leave it out where nothing is to be written")
-    packages = declared_packages(source)
+    declared = declared_packages(source, announce=not as_json)
     if dry_run or check:
-        _look(toolbox, packages, roles=roles, script=dry_run, as_json=as_json)
+        _look(toolbox, declared, roles=roles, script=dry_run, as_json=as_json)
         return
     own = None if setup is None else _read(setup)
     with toolbox.database_url() as url:
@@ -68,17 +72,19 @@ def migrate_command(
         with bar("migrating") as progress:
             try:
                 tell = partial(progress.tell, "migrating")
-                applied = migrate(url, tell, packages=packages, roles=roles, note=notes.append)
+                applied = migrate(url, tell, packages=declared.packages, roles=roles, note=notes.append)
             except MigrationError as error:
                 if isinstance(error.__cause__, SchemaMissing):
                     raise MigrationError(f"{error}: {REPAIR}") from error
                 raise
         if own is not None:
             _set_up(url, own, str(setup))
+        lacking = _roles(url) if roles else {}
     made = {role: "kept up" if lacking is not None else "made" for role, lacking in before.items()}
     if as_json:
         said = {"roles": made, "setup": setup and str(setup), "notes": notes}
         output.as_json({"applied": applied, **{name: what for name, what in said.items() if what}})
+        _refuse_what_is_left(lacking, declared)
         return
     for name in applied:
         click.echo(f"applied {name}")
@@ -88,24 +94,39 @@ def migrate_command(
         *(f"{what} role {role}" for role, what in made.items()),
     ]:
         output.text(line)
+    _refuse_what_is_left(lacking, declared)
     if roles:
         click.echo(in_schema(_NEXT))
     click.echo(_UP_TO_DATE)
 
 
-def _look(toolbox: "Toolbox", packages: Packages, *, roles: bool, script: bool, as_json: bool) -> None:
+def _refuse_what_is_left(lacking: dict[str, list[str] | None], declared: Declared) -> None:
+    """What a migration could not do: roles that it could not grant to, a main.py that could not be read."""
+    if declared.unread is not None:
+        raise click.ClickException(one_line(f"{declared.unread}; {_UNREAD}"))
+    if wrong := sentences(lacking):
+        statement = for_the_owner(lacking)
+        fix = _BY_THE_OWNER.format(statement) if statement else _WITH_ROLES
+        raise click.ClickException(one_line(f"{'; '.join(wrong)}: {fix}; all else is up to date"))
+
+
+def _look(toolbox: "Toolbox", declared: Declared, *, roles: bool, script: bool, as_json: bool) -> None:
     """What migrate would do, as a script or in sentences."""
     with toolbox.connection() as conn:
-        there, behind = state(conn, packages), drift(conn, packages)
+        there, behind = state(conn, declared.packages), drift(conn, declared.packages)
         lacking = missing_grants(conn) if roles else None
-        packages = wanted(conn, packages)
+        packages = wanted(conn, declared.packages)
     if script and behind.refused:
         raise MigrationError(behind.refused[0])
     if there in ("adoptable", "partial") and not behind.refused:
         # Only a trial shows whether a trigger or a view of somebody else is in the way.
         with toolbox.database_url() as url:
             rehearse(url, packages)
-    _print_script(behind, lacking, packages, as_json) if script else _print_check(behind, lacking, as_json)
+    if script:
+        _print_script(behind, lacking, packages, as_json)
+    else:
+        _print_check(behind, lacking, declared, as_json)
+    _refuse_what_is_left({}, declared)
 
 
 def _read(setup: Path) -> str:
@@ -143,18 +164,31 @@ def _print_script(
         click.echo(_UP_TO_DATE, err=True)
 
 
-def _print_check(behind: Drift, lacking: dict[str, list[str] | None] | None, as_json: bool) -> None:
+def _print_check(
+    behind: Drift, lacking: dict[str, list[str] | None] | None, declared: Declared, as_json: bool
+) -> None:
     wrong = sentences(lacking or {})
     is_behind = behind.is_there or bool(wrong)
     if as_json:
-        output.as_json(_document(behind, lacking))
+        document = _document(behind, lacking)
+        output.as_json({**document, "up_to_date": document["up_to_date"] and declared.unread is None})
     else:
-        for sentence in [*behind.sentences(), *wrong] or [_UP_TO_DATE]:
+        for sentence in [*behind.sentences(), *wrong] or ([] if declared.unread else [_UP_TO_DATE]):
             output.text(sentence)
         if is_behind:
-            click.echo(f"Fix: {_WITH_ROLES if wrong and not behind.newer else behind.fix}.")
-    if is_behind:
+            click.echo(f"Fix: {_fix(behind, lacking or {})}.")
+    if is_behind and declared.unread is None:
         raise click.exceptions.Exit(1)
+
+
+def _fix(behind: Drift, lacking: dict[str, list[str] | None]) -> str:
+    wrong = sentences(lacking)
+    if behind.newer or not wrong:
+        return behind.fix
+    statement = for_the_owner(lacking)
+    # Whoever may grant the rest has done so already.
+    only_that = all(role and len(role) == 1 for role in lacking.values() if role != [])
+    return _BY_THE_OWNER.format(statement) if statement and only_that and not behind.is_there else _WITH_ROLES
 
 
 def _document(behind: Drift, lacking: dict[str, list[str] | None] | None) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """`cronlease trigger`: one hit at a function, in this process or over HTTP."""
 
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,14 @@ import click
 
 from cronlease.cli import options, output
 from cronlease.cli.commands.run import run_here
+from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
 from cronlease.cli.source import Source, chosen_job, load_jobs
-from cronlease.job import Hit
+from cronlease.db.conninfo import connect_sync
+from cronlease.db.migration.packages import MigrationError, of_actions
+from cronlease.db.migration.schema_files import has_ledger, packages_in
+from cronlease.errors import DatabaseTrouble
+from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import spawn_guard
 
@@ -66,7 +72,24 @@ def _here(toolbox: "Toolbox", hit: Hit, source: Source, target: str | None, as_j
     jobs = load_jobs(source, announce=not as_json)
     job = chosen_job(jobs, source, target)
     with toolbox.database_url() as url:
+        if not source.is_meant:
+            _refuse_where_it_is_not_at_home(job, source, url)
         run_here(job, hit, url, settings, job.name, jobs, in_json=as_json)
+
+
+def _refuse_where_it_is_not_at_home(job: Job, source: Source, url: str) -> None:
+    """Nobody named the shipped job: in a database of other functions it would make its tables."""
+    try:
+        with closing(connect_sync(url)) as conn:
+            at_home = not has_ledger(conn) or set(of_actions([job.name])) <= packages_in(conn)
+    except (DatabaseTrouble, MigrationError):
+        # The hit itself says so.
+        return
+    if not at_home:
+        raise UsageError(
+            f"there is no ./main.py here, and this database has no tables of {job.name}, the shipped job: pass"
+            f" --source FILE for your own function, --source {source.path} to run that one all the same"
+        )
 
 
 def _over_http(

@@ -10,7 +10,7 @@ from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
 from cronlease.db.migration.bearers import bearers, refusals
 from cronlease.db.migration.migrate import state
-from cronlease.db.migration.packages import MigrationError, of_actions
+from cronlease.db.migration.packages import MigrationError
 from cronlease.db.migration.schema_files import (
     Packages,
     functions_and_views,
@@ -35,14 +35,16 @@ _A_CLAIM = "execute on acquire_refresh_lock"
 _OWNER = "look once more as the owner of the schema"
 
 
-def check(conn: "Connection[Any]", settings: Settings, known: Collection[str] | None) -> Iterator[Finding]:
-    """Known are the actions of a source, where one was given."""
+def check(
+    conn: "Connection[Any]", settings: Settings, known: Collection[str] | None, declared: Collection[str]
+) -> Iterator[Finding]:
+    """Known are the actions of a source, where one was given; declared, the packages whose tables belong here."""
     before = time.time()
     server = _ask(conn, "server")
     yield from _server(conn, server)
     yield from _clock(server["now"], before, time.time())
     yield from _pooler(conn, server, settings)
-    there, declared = None, None if known is None else of_actions(known)
+    there = None
     try:
         there = state(conn, declared)
         ours = there not in ("absent", "adoptable")

@@ -5,11 +5,14 @@ create table if not exists prices (
   seen_at timestamptz not null default now()
 );
 
--- The function's login, where it is not the owner of the tables: `cronlease migrate --roles` makes this role.
+-- The function's login, where it is not the owner of the tables: `cronlease migrate --roles` makes this role. Migrate
+-- and the emulator say here which one that is: with CRONLEASE_SCHEMA=alpha it is cronlease_runner_alpha.
 do $$
+declare
+  v_runner text := coalesce(nullif(current_setting('cronlease.runner', true), ''), 'cronlease_runner');
 begin
-  if exists (select from pg_roles where rolname = 'cronlease_runner') then
-    grant select, insert, update on prices to cronlease_runner;
+  if exists (select from pg_roles where rolname = v_runner) then
+    execute format('grant select, insert, update on prices to %I', v_runner);
   end if;
 end
 $$;
