@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 
-# Answers them as one document; `name` is of one schedule, null for all.
-STATEMENT = load_queries(Path(__file__).with_suffix(".sql"))["blocking_backends"]
+_SQL = load_queries(Path(__file__).with_suffix(".sql"))
 
 
 class Backend(NamedTuple):
@@ -39,9 +38,14 @@ class Backend(NamedTuple):
         return self.holds in ("row", "prepared")
 
 
+def statement() -> str:
+    """Answers them as one document; `name` is of one schedule, null for all. Read at each call: it names our schema."""
+    return _SQL["blocking_backends"]
+
+
 def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
     """Of one schedule, or of all."""
-    return ask_sync(conn, Query(STATEMENT, {"name": name}, lambda row: to_backends(row[0])))
+    return ask_sync(conn, Query(statement(), {"name": name}, lambda row: to_backends(row[0])))
 
 
 def to_backends(found: list[dict[str, Any]]) -> list[Backend]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from cronlease.db.functions import read_refresh_schedule
 from cronlease.db.queries import Query
-from cronlease.explain.backends import STATEMENT, to_backends
+from cronlease.explain.backends import statement, to_backends
 from cronlease.explain.rows import Details, to_details
 
 
@@ -14,7 +14,7 @@ def read_details(name: str, runs: int, *, args: bool = True, backends: bool = Tr
     query = read_refresh_schedule(name, runs, args=args)
     if not backends:
         return query._replace(read=lambda row: _read(name, row[0], []))  # type: ignore[arg-type, return-value]
-    text = f"select found.*, ({STATEMENT}) from ({query.text}) found"  # noqa: S608 (both are our own)
+    text = f"select found.*, ({statement()}) from ({query.text}) found"  # noqa: S608 (both are our own)
     return Query(text, {**query.params, "name": name}, lambda row: _read(name, row[0], row[1]))
 
 
