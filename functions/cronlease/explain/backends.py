@@ -39,7 +39,7 @@ class Backend(NamedTuple):
 
 
 def statement() -> str:
-    """Answers them as one document; `name` is of one schedule, null for all. Read at each call: it names our schema."""
+    """Answers them as one document; `name` is of one schedule, null for all. It names the schema of now."""
     return _SQL["blocking_backends"]
 
 
