@@ -44,15 +44,24 @@ def read_jobs(folder: Path, sources: str | None = None) -> dict[str, Any]:
     path = folder / "jobs.json"
     try:
         jobs: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if not isinstance(jobs, dict):
+            raise Refused(f"{path} is not a JSON object: {_SCHEMA}")
         functions, environment = jobs["functions"], jobs.get("environment", {})
         hit = {job["function"] for job in jobs["jobs"].values()}
-        limits = [function[name] for function in functions.values() for name in ("lease", "max_run")]
+        limits = {
+            f"{name} of {called}": function[name]
+            for called, function in functions.items()
+            for name in ("lease", "max_run")
+        }
         texts, secrets = list(environment.values()), jobs.get("secrets", {})
         named = [re.fullmatch(r"[A-Za-z0-9_-]{1,255}", secret) for secret in secrets.values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(f"{path} cannot be used ({error!r}): {_SCHEMA}") from None
-    if not functions or not all(re.fullmatch(r"[1-9]\d*s", str(limit)) for limit in limits):
-        raise Refused(f"{path} needs a function, and times such as 300s: {_SCHEMA}")
+    if not functions:
+        raise Refused(f"{path} needs a function: {_SCHEMA}")
+    for name, limit in limits.items():
+        if not re.fullmatch(r"[1-9]\d*s", str(limit)):
+            raise Refused(f"{path} has {limit!r} as the {name}: write seconds such as 300s")
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
         raise Refused(f"{path} has something else than texts of one line in its environment")
     if not all(named):

@@ -10,6 +10,7 @@ since, a commit leaves it to the block, and what was not committed is undone.
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, NoReturn, overload
 
@@ -62,6 +63,8 @@ async def _async_session(conn: psycopg.AsyncConnection[Any], options: dict[str, 
     async def creator(*_: Any, **__: Any) -> psycopg.AsyncConnection[Any]:
         return conn
 
+    if find_spec("greenlet") is None:
+        raise ImportError("an AsyncSession needs greenlet: pip install 'cronlease[sqlalchemy]'")
     engine = create_async_engine(_URL, async_creator=creator, **_POOL)
     _Savepoints().serve(engine.sync_engine)
     async with (

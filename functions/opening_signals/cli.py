@@ -33,6 +33,10 @@ _SHORTENED = ("source", "title", "organization", "location", "changes")
 _LIMIT = 100
 _MOST_COUNTED = 10_000
 _PAGE = 1000
+_NO_TABLES = (
+    "the database has no openings, since refresh_opening_signals is not declared for it: run `cronlease migrate` with"
+    " the --source that declares it"
+)
 _NO_SOURCES = "There are no sources yet: name a TOML file with a [[source]] in CRONLEASE_SOURCES."
 
 
@@ -55,7 +59,7 @@ def _connection(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
         try:
             yield conn
         except psycopg.errors.UndefinedTable:
-            raise click.ClickException("the database has no openings yet: run cronlease migrate") from None
+            raise click.ClickException(_NO_TABLES) from None
         except psycopg.errors.LockNotAvailable:
             raise click.ClickException("a run is writing of that source: try again when it is done") from None
         except psycopg.Error as error:

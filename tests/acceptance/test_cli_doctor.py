@@ -101,6 +101,14 @@ def test_an_empty_database_is_a_warning_unless_nobody_may_migrate(empty_dsn: str
     assert doctor.finds(CRONLEASE_MIGRATE="never")["schema"][0] == "broken"
 
 
+def test_a_ledger_of_somebody_else_is_one_finding(empty_dsn: str, tmp_path: Path) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute("create table cronlease_migrations (id integer)")
+    found = Doctor(empty_dsn, tmp_path).finds()
+    assert found["schema"] == ("broken", "there is a table cronlease_migrations that is not ours")
+    assert "connection" not in found
+
+
 def test_an_empty_database_is_broken_for_a_role_that_may_not_create(empty_dsn: str, tmp_path: Path) -> None:
     doctor = Doctor(make_conninfo(empty_dsn, options="-c role=pg_monitor"), tmp_path)
     with psycopg.connect(empty_dsn, autocommit=True) as conn:

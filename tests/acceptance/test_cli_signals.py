@@ -201,7 +201,7 @@ def test_a_duration_that_is_none_is_explained(signals: Shell) -> None:
 
 
 def test_a_database_that_cannot_show_them_is_one_sentence(cronlease: Shell, empty_dsn: str) -> None:
-    assert "run cronlease migrate" in cronlease.refuses("signals", DATABASE_URL=empty_dsn)
+    assert "run `cronlease migrate` with the --source" in cronlease.refuses("signals", DATABASE_URL=empty_dsn)
     down = "postgresql://user:opensesame@127.0.0.1:1/none"
     assert "opensesame" not in cronlease.refuses("signals", DATABASE_URL=down)
 

@@ -126,6 +126,12 @@ def test_a_schema_that_cannot_be_run_is_one_sentence(project: Path, empty_dsn: s
     assert 'schema.sql, line 2: relation "prices" already exists; it is run every time' in said
 
 
+def test_a_folder_has_a_name_and_the_shell_can_read_it(tmp_path: Path) -> None:
+    status, said = init("")
+    assert (status, "must not be empty" in said) == (2, True)
+    assert f"Next: cd '{tmp_path}/two words', and" in init(tmp_path / "two words")[1]
+
+
 @pytest.mark.parametrize("ending", ["", "_alpha"])
 def test_its_table_is_open_to_the_role_that_runs_it(
     project: Path, empty_dsn: str, tmp_path: Path, ending: str

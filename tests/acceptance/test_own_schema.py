@@ -108,3 +108,28 @@ def test_what_only_the_owner_of_the_schema_may_grant_is_said(empty_dsn: str, tmp
             for role in made:
                 with suppress(psycopg.errors.UndefinedObject):
                     admin.execute(f"drop owned by {role} cascade; drop role {role}")
+
+
+def test_a_mistyped_schema_is_not_made_by_the_way(empty_dsn: str, tmp_path: Path) -> None:
+    cronlease = Shell(empty_dsn, tmp_path)
+    cronlease.environment["CRONLEASE_SCHEMA"] = "nosuch"
+    status, _, err = cronlease.quickly("schedule", "create", "nightly", "--action", "echo", "--every", "10m..15m")
+    assert status == 1
+    assert err.splitlines()[-1].startswith("Error: the database has no schema nosuch: correct CRONLEASE_SCHEMA, or ")
+    assert "no schema of ours named nosuch (CRONLEASE_SCHEMA)" in cronlease.quickly("status")[2]
+    assert Room(empty_dsn).query("select to_regnamespace('nosuch')") == [(None,)]
+
+
+def test_who_may_not_make_the_schema_is_told_what_to_ask_for(empty_dsn: str, tmp_path: Path) -> None:
+    role, room = f"cronlease_test_{uuid4().hex[:12]}", Room(empty_dsn)
+    room.query(f"create role {role} login password 'secret'")
+    try:
+        cronlease = Shell(make_conninfo(empty_dsn, user=role, password="secret"), tmp_path)
+        cronlease.environment["CRONLEASE_SCHEMA"] = "tenant_x"
+        status, _, err = cronlease.quickly("migrate")
+        assert status == 1
+        assert (
+            f'let its owner run `create schema tenant_x authorization "{role}"`, or `grant create on database' in err
+        )
+    finally:
+        room.query(f"drop role {role}")

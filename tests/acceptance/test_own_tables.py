@@ -64,6 +64,8 @@ def test_without_a_source_no_table_of_a_job_is_made_or_missed(
     assert "this database has no tables of refresh_opening_signals, the shipped job: pass --source" in err
     assert room.query(OF_THE_JOB) == []
 
+    assert "refresh_opening_signals is not declared for it" in cronlease.quickly("signals")[2]
+
     cronlease.says("migrate", "--source", str(MAIN))
     room.query("drop view openings")
     assert "openings is missing" in cronlease.quickly("migrate", "--check")[1], "what is there is kept up"

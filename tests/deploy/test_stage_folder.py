@@ -119,6 +119,9 @@ def test_the_versions_of_an_earlier_stage_are_kept(folder: Path, tmp_path: Path)
         assert f"cronlease-example=={kept} \\\n    --hash=sha256:" in text
 
 
+_FIVE_MINUTES = '{"functions": {"f": {"lease": "5m", "max_run": "285s"}}, "jobs": {}}'
+
+
 def _break(name: str, text: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_text(text)
 
@@ -138,7 +141,9 @@ def _rename(folder: Path) -> None:
         (lambda folder: (folder / "main.py").unlink(), "has no main.py, so it is no folder to deploy"),
         (lambda folder: (folder / "jobs.json").unlink(), "has no jobs.json, so it is no folder to deploy"),
         (_break("jobs.json", "{"), "deploy/jobs.schema.json says what is in it"),
-        (_break("jobs.json", '{"functions": {}, "jobs": {}}'), "needs a function, and times such as 300s"),
+        (_break("jobs.json", '{"functions": {}, "jobs": {}}'), "needs a function: "),
+        (_break("jobs.json", "[]"), "jobs.json is not a JSON object"),
+        (_break("jobs.json", _FIVE_MINUTES), "has '5m' as the lease of f: write seconds such as 300s"),
         (_rename, "names the function refresh_price, which main.py does not have"),
         (_break("main.py", "def f(:"), "main.py is not Python"),
     ],
@@ -151,6 +156,12 @@ def test_a_folder_that_cannot_be_deployed_is_one_sentence(
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1), ended.stderr
     assert said in ended.stderr
     assert not (tmp_path / "stage").exists()
+
+
+def test_a_python_that_is_not_there_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+    ended = attempt(DEPLOY / "stage.sh", tmp_path / "stage", folder, PYTHON="no-such-python")
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert ended.stderr.startswith("there is no no-such-python on this machine: PYTHON=")
 
 
 @pytest.mark.thorough

@@ -21,6 +21,7 @@ import click
 from cronlease.cadence import duration
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration.migrate import MigrationError
+from cronlease.db.schema import PUBLIC, in_schema, schema
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.observe.redact import printable, redact
 from cronlease.settings import Settings, SettingsError, load
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cronlease.cli.progress import Bar
 
 COMMANDS = "cronlease.commands"
+_LOOKS = "run it as the owner, or as a role with cronlease_reader, which `cronlease migrate --roles` makes"
 _OURS = {
     "doctor": "doctor:doctor_command",
     "emulate": "emulate:emulate_command",
@@ -92,10 +94,13 @@ class Toolbox:
         try:
             yield
         except SchemaMissing as error:
-            sentence = "the database has no schema of ours, or an older one: run `cronlease migrate` as its owner"
+            named = "" if schema() == PUBLIC else f" named {schema()} (CRONLEASE_SCHEMA)"
+            sentence = (
+                f"the database has no schema of ours{named}, or an older one: run `cronlease migrate` as its owner"
+            )
             raise click.ClickException(sentence) from error
         except NotPermitted as error:
-            raise click.ClickException(redact(f"{error}: grant that to this role")) from error
+            raise click.ClickException(redact(f"{error}: {in_schema(_LOOKS)}")) from error
         except DatabaseTrouble as error:
             raise click.ClickException(redact(advised(error))) from error
         except (MigrationError, SettingsError) as error:

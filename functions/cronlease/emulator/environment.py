@@ -30,6 +30,8 @@ _FEED_LATENCY = 3.0
 _LOOPBACK = {"CRONLEASE_AUTH": "", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 # DEBUG would make the framework start its development server, the marks say that we are on a platform, and a monitor
 # must not take these runs for the real ones.
+# What the user may have set and the other verbs need, too.
+_CHOSEN = {"CRONLEASE_SCHEMA"}
 _MISLEADING = {"DEBUG", "CRONLEASE_PING_URL", *PLATFORM_MARKS}
 
 
@@ -130,7 +132,7 @@ def started(target: Target, port: int, stopping: Stopping, warn: Callable[[str],
             conninfo,
             server.psql_command(_DATABASE) if server else 'psql "$DATABASE_URL"' if conninfo else "psql",
             log,
-            {name: env[name] for name in [*target.defaults, *target.variables]},
+            {name: env[name] for name in [*target.defaults, *target.variables, *_CHOSEN.intersection(env)]},
             issuer.token if issuer else None,
             _token_file(folder, issuer) if issuer else None,
             verdict_file,

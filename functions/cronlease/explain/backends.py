@@ -3,7 +3,7 @@
 import shlex
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronlease.db.ask import ask_sync
 from cronlease.db.queries import Query, load_queries
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
-
-
-def statement() -> LiteralString:
-    """Answers them as one document; `name` is of one schedule, null for all."""
-    return _SQL["blocking_backends"]
 
 
 class Backend(NamedTuple):
@@ -41,6 +36,11 @@ class Backend(NamedTuple):
     @property
     def holds_row(self) -> bool:
         return self.holds in ("row", "prepared")
+
+
+def statement() -> str:
+    """Answers them as one document; `name` is of one schedule, null for all. It names the schema of now."""
+    return _SQL["blocking_backends"]
 
 
 def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:

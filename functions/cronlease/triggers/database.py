@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cronlease.db.connection import Database
 from cronlease.db.conninfo import place_of
+from cronlease.db.schema import PUBLIC, schema
 from cronlease.errors import DatabaseTrouble, Unreachable
 from cronlease.process.shutdown import process
 from cronlease.settings import Settings
@@ -74,6 +75,7 @@ def described(settings: Settings) -> str:
 
         return f"the embedded PostgreSQL in {default_data_dir() / 'postgres'}: set DATABASE_URL for another"
     try:
-        return f"the database {place_of(settings.database_url or '')}"
+        where = "" if schema() == PUBLIC else f", schema {schema()}"
+        return f"the database {place_of(settings.database_url or '')}{where}"
     except DatabaseTrouble as trouble:
         return f"no database: {trouble}"

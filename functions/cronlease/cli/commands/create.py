@@ -12,10 +12,11 @@ from cronlease.cli.source import Source, load_jobs_or_warn
 from cronlease.cli.table import one_line
 from cronlease.db.ask import ask_sync
 from cronlease.db.conninfo import connect_sync
-from cronlease.db.migration.migrate import create_if_absent
+from cronlease.db.migration.migrate import create_if_absent, has_schema
 from cronlease.db.migration.packages import of_actions
 from cronlease.db.plans import plan_refresh
 from cronlease.db.schedule import When, every_text, schedule_action
+from cronlease.db.schema import schema
 from cronlease.errors import AlreadyThere, SchemaMissing
 
 if TYPE_CHECKING:
@@ -70,12 +71,23 @@ def create_command(
         except SchemaMissing:
             if not may_migrate:
                 raise
+            _refuse_a_schema_that_is_not_there(url)
             create_if_absent(url, packages=of_actions([action]))
             created = _create(url, name, action, when)
     document = {"function": name, "next_run_at": created.schedule.next_run_at}
     output.answer(
         document, f'"{name}" is scheduled, {output.next_run(created.schedule, created.now)}', in_json=as_json
     )
+
+
+def _refuse_a_schema_that_is_not_there(url: str) -> None:
+    """Its name may be mistyped: a verb does not make it by the way."""
+    with closing(connect_sync(url)) as conn:
+        if not has_schema(conn):
+            raise click.ClickException(
+                f"the database has no schema {schema()}: correct CRONLEASE_SCHEMA, or make it with"
+                " `cronlease migrate`"
+            )
 
 
 def _when(delay: timedelta | None, at: datetime | None, args: dict[str, Any], replace: bool, **cadence: Any) -> When:

@@ -1,6 +1,7 @@
 """`cronlease init`: a small project that works, to be changed into your own. Its files are in project/."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,14 @@ _FILES = ("main.py", "schema.sql", "test_main.py", "pytest.ini", "requirements.t
 _RENAMED = {"gitignore": ".gitignore"}
 
 
+def _named(_ctx: click.Context, _: click.Parameter, folder: str) -> Path:
+    if not folder:
+        raise click.BadParameter("must not be empty: write . for this folder")
+    return Path(folder)
+
+
 @click.command("init")
-@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@click.argument("folder", type=click.Path(), default=".", callback=_named)
 @options.as_json
 @click.pass_obj
 def init_command(_: "Toolbox", folder: Path, as_json: bool) -> None:
@@ -39,7 +46,9 @@ def init_command(_: "Toolbox", folder: Path, as_json: bool) -> None:
         return
     for name in texts:
         output.text(f"wrote {folder / name}")
-    output.text(f"Next: {'' if folder == Path() else f'cd {folder}, and '}its README.md has the commands.")
+    output.text(
+        f"Next: {'' if folder == Path() else f'cd {shlex.quote(str(folder))}, and '}its README.md has the commands."
+    )
 
 
 def _read(name: str) -> str:

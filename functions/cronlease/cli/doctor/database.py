@@ -80,8 +80,8 @@ def _tried(check: str, findings: Callable[[], Iterator[Finding]]) -> Iterator[Fi
     """Trouble in one check is a finding, and the others go on."""
     try:
         yield from findings()
-    except SchemaMissing:
-        # What is missing is a finding of the schema's already.
+    except (SchemaMissing, MigrationError):
+        # What is missing, or not ours, is a finding of the schema's already.
         return
     except DatabaseTrouble as trouble:
         yield warning(check, f"this role cannot look at it: {trouble}", _OWNER)

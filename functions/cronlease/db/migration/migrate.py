@@ -152,7 +152,7 @@ def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, rol
     """Everything that migrate does, in order. Raises MigrationError: what cannot be adopted is refused first."""
     packages = wanted(conn, declared)
     if not has_schema(conn):
-        send_sync(conn, f"create schema {schema()}")
+        _create_schema(conn)
     there = state(conn, packages)
     files, replaced = schema_files("migrations", packages), functions_and_views(packages)
     unseen, new = pending(conn, packages), absent(conn, made_by(files))
@@ -200,6 +200,17 @@ def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, rol
     for line in [*notes(named), *advice(conn)]:
         note(line)
     return [file.name for file in migrations]
+
+
+def _create_schema(conn: Any) -> None:
+    try:
+        send_sync(conn, f"create schema {schema()}")
+    except NotPermitted as trouble:
+        role, database = conn.info.user, conn.info.dbname
+        raise MigrationError(
+            f'{trouble}: let its owner run `create schema {schema()} authorization "{role}"`, or'
+            f' `grant create on database "{database}" to "{role}"`, then migrate'
+        ) from trouble
 
 
 def _of_others(conn: Any, files: list[SchemaFile], replaced: list[SchemaFile]) -> Iterator[Difference]:
