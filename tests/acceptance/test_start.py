@@ -162,7 +162,8 @@ def test_migrate_says_in_one_sentence_why_it_cannot(empty_dsn: str) -> None:
         text=True,
     )
     assert ended.returncode == 1
-    assert ended.stderr.startswith("Error: ")
+    source, sentence = ended.stderr.splitlines()
+    assert (source.partition(" ")[0], sentence.partition(" ")[0]) == ("source:", "Error:")
     assert "s3cret" not in ended.stderr
     assert "Traceback" not in ended.stderr
 
