@@ -6,9 +6,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import psycopg
-from psycopg.conninfo import make_conninfo
-
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.acceptance.conftest import FUNCTIONS, Serve, clean_environment, free_port
 from tests.acceptance.shell import Shell

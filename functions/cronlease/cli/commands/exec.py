@@ -50,11 +50,11 @@ def exec_command(
 ) -> None:
     """Run a command as NAME, if that is due and free: on however many machines it is started, one runs it.
 
-    Write the command after --, so that its options are its own. The exit status is the command's; a skip says why and
-    exits with 0. The command gets SIGTERM, and SIGKILL if that does not help, when its lease is lost, when
-    CRONLEASE_MAX_RUN is over, and when we are told to stop: then the run is interrupted, and due again. With CRONLEASE_NAME, CRONLEASE_REQUEST_ID and
-    CRONLEASE_FENCE from its environment its own SQL can call assert_lease at the start of a transaction, which then
-    cannot commit after the lease is lost.
+    Write the command after --, so that its options are its own. The exit status is the command's; a skip says why
+    and exits with 0. The command gets SIGTERM, and SIGKILL if that does not help, when its lease is lost, when
+    CRONLEASE_MAX_RUN is over, and when we are told to stop: then the run is interrupted, and due again. With
+    CRONLEASE_NAME, CRONLEASE_REQUEST_ID and CRONLEASE_FENCE from its environment its own SQL can call assert_lease
+    at the start of a transaction, which then cannot commit after the lease is lost.
     """
     settings = toolbox.settings()
     output.configure_logs(settings, quiet=("run_failed",))
@@ -127,7 +127,7 @@ class Command:
         try:
             code = await self._process.wait()
             if process.draining and (code or self._told):
-                # It ended because it was told to, whatever its status: no failure of its own, and not known to be done.
+                # It ended because it was told to, whatever its status: neither a failure of its own nor a success.
                 process.hurry()
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
