@@ -16,6 +16,7 @@ from cronlease.cli import options, output
 from cronlease.cli.errors import UsageError
 from cronlease.cli.table import one_line
 from cronlease.embedded.child import end_with_parent
+from cronlease.errors import SaysAll
 from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import loop, spawn_guard
@@ -101,7 +102,7 @@ def _end(outcome: Outcome, child: "Command", skip_status: int) -> None:
         raise click.exceptions.Exit(child.status or (_status(-signal.SIGTERM) if interrupted else 1))
 
 
-class CommandFailed(Exception):
+class CommandFailed(SaysAll):
     """The command ended with another status than 0."""
 
 
