@@ -16,11 +16,13 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = timedelta(days=3650)
 _LEAST_LATE = timedelta(minutes=10)
 HIT = "hit"
+# Of a cron; its zone follows them.
+_FIELDS = 5
 
 
 def duration(text: str) -> timedelta:
     """Reads 90s, 5m, 2h or 1d; anything else is a ValueError that says how to write it."""
-    found = _DURATION.fullmatch(text.strip())
+    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found:
         raise ValueError(f"{text!r} is not a duration: write 90s, 5m, 2h or 1d")
     seconds = float(found[1]) * _UNITS[found[2]]
@@ -47,7 +49,7 @@ class Every(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Every":
         """Reads low..high, such as 10m..15m; a single duration is a band without width."""
-        low, dots, high = text.partition("..")
+        low, dots, high = text.partition("..") if isinstance(text, str) else (text, "", "")
         try:
             band = cls(duration(low), duration(high if dots else low))
         except ValueError as error:
@@ -75,12 +77,16 @@ class Cadence(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Cadence":
         """Reads 10m..15m, 6h, hit, or the text of a cron and its zone. Raises ValueError, one sentence."""
-        text = text.strip()
+        words = text.split() if isinstance(text, str) else ()
+        if len(words) == _FIELDS + 1:
+            expression, _, zone = text.strip().rpartition(" ")
+            return cls.of_cron(expression, zone)
+        if len(words) != 1:
+            or_cron = '; a cron is written cron="0 9 * * 1-5"' if len(words) == _FIELDS else ""
+            raise ValueError(f"{text!r} is no cadence: write a beat such as 6h, or a band such as 10m..15m{or_cron}")
+        text = words[0]
         if text == HIT:
             return cls(HIT)
-        if " " in text:
-            expression, _, zone = text.rpartition(" ")
-            return cls.of_cron(expression, zone)
         if ".." in text:
             band = Every.parse(text)
             return cls(str(band), band=band)
@@ -99,6 +105,8 @@ class Cadence(NamedTuple):
         from cronlease.slots import Cron
 
         zone = zone or "UTC"
+        if not isinstance(expression, str) or not isinstance(zone, str):
+            raise ValueError(f'{expression!r} in {zone!r} is no cron: write texts such as "0 9 * * 1-5" and "UTC"')
         Cron.parse(expression, zone)
         return cls(f"{expression} {zone}", cron=(expression, zone))
 

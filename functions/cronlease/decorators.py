@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from cronlease import registry
 from cronlease.cadence import Every, duration
-from cronlease.job import Job, cadence_of
+from cronlease.job import Job, cadence_of, check_slots
 from cronlease.readers import positive
 from cronlease.settings import Settings, SettingsError, load
 from cronlease.triggers import framework
@@ -83,10 +83,13 @@ def _registered(function: Any, name: str, when: When, *, has_row: bool) -> tuple
         _check_database(settings)
         lease, backoff = when.get("lease"), when.get("backoff")
         times: dict[str, Any] = {
-            "lease": duration(lease) if lease else None,
+            "lease": None if lease is None else duration(lease),
             "every": cadence_of(settings, when.get("every"), when.get("cron"), when.get("time_zone")),
             "backoff": Every.parse(backoff) if backoff else None,
         }
+        if has_row:
+            # An action's are for its rows, which have cadences of their own.
+            check_slots(times["every"], when.get("missed"), when.get("attempts"))
         if how := os.environ.get("CRONLEASE_EMULATED"):
             from cronlease.process.emulated import Times
 

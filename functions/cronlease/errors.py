@@ -17,6 +17,7 @@ DatabaseTrouble
  +-- LeftOutside        a block was left outside the transaction that it opened
  +-- Unreadable         an answer came, and it holds what Python cannot read
 TimeIsUp                the run is older than CRONLEASE_MAX_RUN allows
+SaysAll                 the text says it all: where in our code it was raised tells nobody more
 """
 
 
@@ -69,3 +70,6 @@ class Unreadable(DatabaseTrouble): ...
 
 
 class TimeIsUp(Exception): ...
+
+
+class SaysAll(Exception): ...

@@ -10,6 +10,9 @@ from cronlease.cadence import HIT, Backoff, Cadence, Every
 from cronlease.db.alerts import Watch, name_of
 from cronlease.settings import Limits, Settings, SettingsError, check_missed
 
+_BREAKS = {"Cc", "Zl", "Zp"}
+_EXAMPLES = {"every": '"6h" or "10m..15m"', "cron": '"0 9 * * 1-5"', "time_zone": '"Europe/Berlin"'}
+
 
 class Job(NamedTuple):
     """A registered function with its times: its decorator's, or the environment's where that says nothing."""
@@ -90,6 +93,9 @@ class Job(NamedTuple):
 
 def cadence_of(settings: Settings, every: str | None, cron: str | None, time_zone: str | None) -> Cadence | None:
     """What code or a command line says of how often; None where it says nothing. Raises ValueError."""
+    for option, given in (("every", every), ("cron", cron), ("time_zone", time_zone)):
+        if not isinstance(given, str | None):
+            raise SettingsError(f"{option} is {given!r}: write it as a text, such as {_EXAMPLES[option]}")
     if cron:
         if every:
             raise SettingsError("every and cron are both given: how often is said by one of them")
@@ -97,6 +103,33 @@ def cadence_of(settings: Settings, every: str | None, cron: str | None, time_zon
     if time_zone:
         raise SettingsError("time_zone is for a cron: write cron=...")
     return Cadence.parse(every) if every else None
+
+
+def check_slots(cadence: Cadence | None, missed: str | None, attempts: int | None) -> None:
+    """Raises SettingsError for what is said of slots beside a cadence that has none. In the words of SQL."""
+    if cadence is None or cadence.has_slots:
+        return
+    if missed == "skip":
+        raise SettingsError(
+            f"only a beat or a cron has slots to skip, and {cadence} has none: leave out missed and late"
+        )
+    if attempts is not None:
+        raise SettingsError(f"only a slot of a beat or a cron has attempts, and {cadence} has none: leave them out")
+
+
+def check_new_name(name: str) -> None:
+    """Raises ValueError, one sentence, for what cannot be the name of a new row: what is there already must stay
+    within reach."""
+    from unicodedata import category
+
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError("a name must not be empty")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a name is UTF-8") from None
+    if any(category(char) in _BREAKS for char in name):
+        raise ValueError("a name has no line breaks and no control characters in it")
 
 
 class Hit(NamedTuple):
@@ -117,8 +150,23 @@ class Hit(NamedTuple):
         """What a scheduler delivers for one of its slots. A slot without a readable time and zone names no delivery,
         and just runs."""
         at = _moment(slot)
+        if slot and at is None:
+            _say_unreadable(trigger, slot)
         named = f"{schedule} {at:%Y-%m-%dT%H:%M:%S.%fZ}" if schedule and at else None
         return cls(trigger, schedule, slot, delivery=named, delivery_at=at, **fields)
+
+
+def _say_unreadable(trigger: str, slot: str) -> None:
+    import logging
+
+    from cronlease.observe.logs import log
+
+    log(
+        logging.WARNING,
+        f"The delivery time {slot!r} of {trigger} is no time with a zone: its repeats cannot be told from it by that",
+        action="delivery_unreadable",
+        trigger=trigger,
+    )
 
 
 def _moment(text: str | None) -> datetime | None:

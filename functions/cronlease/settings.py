@@ -146,11 +146,12 @@ class Settings(NamedTuple):
 
     def check(self, lease: timedelta | None = None, backoff: Every | None = None) -> None:
         """Raises SettingsError for the first pair that contradict each other, for one function's own values."""
-        lease, band = lease or self.lease, backoff or self.backoff
+        said_by = "CRONLEASE_LEASE" if lease is None else "lease"
+        lease, band = self.lease if lease is None else lease, backoff or self.backoff
         if lease < timedelta(seconds=1):
-            raise SettingsError(f"CRONLEASE_LEASE is {written(lease)}: a lease is at least 1s")
+            raise SettingsError(f"{said_by} is {written(lease)}: a lease is at least 1s")
         if lease > _LONGEST_LEASE:
-            raise SettingsError(f"CRONLEASE_LEASE is {written(lease)}: a lease is at most {written(_LONGEST_LEASE)}")
+            raise SettingsError(f"{said_by} is {written(lease)}: a lease is at most {written(_LONGEST_LEASE)}")
         if self.retention < _SHORTEST_RETENTION:
             least = written(_SHORTEST_RETENTION)
             raise SettingsError(f"CRONLEASE_RETENTION is {written(self.retention)}: history is kept at least {least}")

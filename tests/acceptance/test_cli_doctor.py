@@ -255,6 +255,10 @@ def test_an_action_that_the_source_does_not_have_is_a_warning(doctor: Doctor, ro
     assert doctor.read(status, out) == {
         "actions": ("warning", 'the source has no action "gone", and 1 schedule would run it')
     }
+    # A name of exec is a lease, and waits for no function.
+    assert doctor.shell("exec", "nightly", "--", "true")[0] == 0
+    status, out, _ = doctor.shell("doctor", "--json", "--source", str(ACTIONS))
+    assert "nightly" not in str(doctor.read(status, out)["actions"])
     # As every verb does, it takes the file that the environment names.
     status, out, _ = doctor.shell("doctor", "--json")
     assert set(doctor.read(status, out)) == {"actions"}
@@ -319,6 +323,8 @@ def test_time_limits_of_a_deployment_that_do_not_fit_are_found(
         ("every='24h..24h'", "0 6 * * *", "hit every 1d, so it runs every 2d"),
         ("cron='0 9 * * *'", "0 6 * * *", "its slots are hit up to 21h late"),
         ("every='hit'", "0 6 * * *", None),
+        ("cron='0 9 * * *'", "30 * * * *", None),
+        ("cron='0 9 * * *', missed='skip', late='10m'", "30 * * * *", "is hit 30m late, and is skipped"),
     ],
 )
 def test_a_cadence_is_held_against_how_often_it_is_hit(

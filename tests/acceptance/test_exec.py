@@ -82,8 +82,12 @@ def test_the_streams_and_the_status_are_the_command_s(start: Start, room: Room) 
     (line,) = err.splitlines()
     assert line.startswith(f"{NAME}: failed in")
     assert "the command ended with status 3" in line
+    # Asked for, its log has the error and no traceback of our own code.
+    logged = ended(start("exit 3", CRONLEASE_LOG_LEVEL="INFO"))[2]
+    assert ("run_failed" in logged, "Traceback" in logged) == (True, False)
     assert room.query("select trigger, status from refresh_runs order by fence") == [
         ("exec", "success"),
+        ("exec", "failed"),
         ("exec", "failed"),
     ]
 
@@ -154,8 +158,8 @@ def test_a_drain_passes_the_signal_on(start: Start, room: Room, graceful: bool) 
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
     status, out, _ = ended(process)
-    assert (status, out) == ((0, "ending\n") if graceful else (128 + signal.SIGTERM, ""))
-    assert room.runs() == ["success" if graceful else "interrupted"]
+    assert (status, out) == (128 + signal.SIGTERM, "ending\n" if graceful else "")
+    assert room.runs() == ["interrupted"]
     assert room.row("locked_by") == (None,)
 
 

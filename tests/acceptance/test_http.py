@@ -165,7 +165,8 @@ def test_other_methods_and_paths_are_told_what_to_use(served: Served) -> None:
     for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
         response = served.hit(method=method)
         assert (response.status_code, response.headers["Allow"]) == (405, "POST")
-        assert "curl -X POST <url>" in response.json()["error"]
+        assert "curl -X POST <url>/" in response.json()["error"]
+        assert response.json()["reason"] == "method_not_allowed"
     assert served.hit("/health/live").headers["Allow"] == "GET, HEAD"
     missing = served.hit("/admin")
     assert (missing.status_code, missing.json()["reason"]) == (404, "not_found")

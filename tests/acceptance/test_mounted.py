@@ -89,7 +89,7 @@ def check_mounted(served: Served, room: Room) -> None:
     assert (nowhere.status_code, "/cron/run-due" in nowhere.json()["error"]) == (404, True)
     looked = served.hit("/cron/tick", method="GET")
     assert (looked.status_code, looked.headers["Allow"]) == (405, "POST")
-    assert "curl -X POST <url>cron/tick" in looked.json()["error"]
+    assert "curl -X POST <url>/cron/tick" in looked.json()["error"]
     assert served.hit("/cron/tick", content=b"x" * 70_000).status_code == 413
     assert served.hit("/cron/tick", headers={"X-Cronlease-Spawned": "1"}).json()["reason"] == "spawned"
     assert len(room.query("select 1 from effect")) == 3

@@ -230,6 +230,8 @@ class Wall(RuleBasedStateMachine):
     def create(self, client: int, replace: bool, kind: str, at_once: bool, attempts: int | None) -> None:
         # The slot of a beat has come: whether it has decides nothing here.
         at_once, conn = at_once or kind == "10m", self.connections[client]
+        # A band has no slots.
+        attempts = None if kind == "10m..15m" else attempts
         every, delay = None if kind == "once" else kind, None if at_once else HOUR
         more = {"every": every, "delay": delay, "replace": replace, "attempts": attempts}
         self.agree(

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from datetime import UTC
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,23 @@ def test_who_does_not_get_the_lease_is_skipped_with_the_reason(room: Room) -> No
     with cronlease.lease(NAME):
         pass
     assert room.runs() == ["success", "success", "success"]
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "says"),
+    [
+        (None, {}, "a lease needs a name"),
+        (" ", {}, "a lease needs a name"),
+        ("a\0b", {}, "no control characters"),
+        (NAME, {"lease": "0s"}, "lease is 0s: a lease is at least 1s"),
+        (NAME, {"lease": 5}, "5 is not a duration: write 90s"),
+        (NAME, {"every": 6}, "every is 6: write it as a text"),
+        (NAME, {"cron": 5}, "cron is 5: write it as a text"),
+    ],
+)
+def test_what_cannot_be_a_lease_is_refused_with_a_sentence(name: Any, when: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        cronlease.lease(name, **when)
 
 
 def test_without_a_database_or_under_a_run_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +221,7 @@ def test_a_lease_has_a_cadence_as_a_decorator_has(room: Room) -> None:
         cronlease.lease(NAME, cron="0 0 1 1 *", time_zone="Europe/Berlin"),
     ):
         pass
+    assert str(skipped.value) == f"{NAME} was skipped, not_due: pass force=True to run now"
     planned = skipped.value.outcome.next_run_at
     assert planned is not None
     assert (planned.astimezone(UTC).month, planned.astimezone(UTC).day, planned.astimezone(UTC).hour) == (12, 31, 23)

@@ -361,6 +361,8 @@ def test_rows_that_somebody_edited_are_found_for_the_planner(conn: psycopg.Conne
         ({"every": "6h", "missed": "skip"}, "say both"),
         ({"every": "6h", "late": HOUR}, "say both"),
         ({"every": "6h", "attempts": 0}, "at least one attempt"),
+        ({"every": "6h..7h", "attempts": 2}, "6h..7h has none: leave them out"),
+        ({"every": "6h..7h", "missed": "skip", "late": HOUR}, "6h..7h has none: leave out missed and late"),
     ],
 )
 def test_what_cannot_be_a_cadence_is_refused_in_a_sentence(

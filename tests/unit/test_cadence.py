@@ -1,9 +1,11 @@
 import random
+import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from cronlease.cadence import Backoff, Every, duration, written
+from cronlease.cadence import Backoff, Cadence, Every, duration, written
 
 DRAWS = 10_000
 
@@ -35,6 +37,27 @@ def test_a_band_needs_low_below_high() -> None:
         Every.parse("15m..10m")
     with pytest.raises(ValueError, match=r"a band is written low\.\.high"):
         Every.parse("soon")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("6 hours", "'6 hours' is no cadence: write a beat such as 6h, or a band such as 10m..15m"),
+        ("", "'' is no cadence"),
+        (6, "6 is no cadence"),
+        ("0 9 * * *", 'a cron is written cron="0 9 * * 1-5"'),
+        ("0 9 * * * Mars", "'Mars' is no time zone"),
+    ],
+)
+def test_what_is_no_cadence_is_refused_with_a_sentence(given: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        Cadence.parse(given)
+
+
+@pytest.mark.parametrize("read", [duration, Every.parse, Cadence.parse, Cadence.of_cron])
+def test_a_number_is_no_text(read: Any) -> None:
+    with pytest.raises(ValueError, match=r"^5 "):
+        read(5)
 
 
 def test_jitter_stays_in_its_band_and_uses_all_of_it() -> None:

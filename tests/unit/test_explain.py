@@ -48,6 +48,19 @@ def test_it_says_what_it_is(row: dict[str, Any], sentence: str) -> None:
     assert said(**row)[0] == sentence
 
 
+@pytest.mark.parametrize(("trigger", "what"), [("exec", "`cronlease exec`"), ("lease", "`cronlease.lease()`")])
+def test_a_name_that_no_function_is_the_action_of_is_a_lease(trigger: str, what: str) -> None:
+    run = past("success")._replace(trigger=trigger)
+    row: dict[str, Any] = {"action": "prune", "planned_from": "hit"}
+    told = said(run, known={"tidy"}, **row)
+    assert told[0] == f'"prune" is a lease, taken by {what} whenever it is free.'
+    assert told[2] == f"It is free: the next {what} of that name runs; run-due and worker leave it alone."
+    beat = {**row, "planned_from": "1h", "next_run_at": NOW + timedelta(hours=1)}
+    assert said(run, known={"tidy"}, **beat)[2].startswith("It is not due until 2026-12-24 19:00:00 UTC, in 1 hour: ")
+    assert "is a lease" not in said(run, known={"prune"}, **row)[0], "a function that was run by exec, too"
+    assert "No function of main.py" in said(past("success"), known={"tidy"}, **row)[2]
+
+
 def test_it_says_how_the_last_run_ended() -> None:
     assert said()[1] == "No run of it has ended yet."
     assert said(past("success"))[1] == "Its last run succeeded 3 minutes ago, after 1 minute."

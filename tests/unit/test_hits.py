@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -10,8 +11,11 @@ import pytest
 from cloudevents.conversion import to_binary, to_structured
 from cloudevents.http import CloudEvent
 
-from cronlease.job import Hit
+from cronlease.job import Hit, Job
+from cronlease.observe import logs
+from cronlease.settings import load
 from cronlease.triggers.aws_lambda import _hit as hit_of_event
+from cronlease.triggers.aws_lambda import aws_lambda
 from cronlease.triggers.request import Refused, place, read_hit
 
 # As Pub/Sub pushes it.
@@ -74,7 +78,11 @@ def test_cloud_scheduler_delivers_a_slot_of_a_job_named_in_utc() -> None:
 
 @pytest.mark.parametrize("slot", ["", "soon", "2026-11-16T12:00:00", "9999-12-31T23:59:59-23:00", None])
 def test_a_slot_that_is_no_time_names_no_delivery(slot: str | None) -> None:
+    stream = io.StringIO()
+    logs.configure("INFO", stream)
     hit = Hit.of_slot("cloud_scheduler", "refresh", slot)
+    said = [json.loads(line)["severity"] for line in stream.getvalue().splitlines()]
+    assert said == (["WARNING"] if slot else [])
     assert (hit.schedule_time, hit.delivery, hit.delivery_at) == (slot, None, None)
 
 
@@ -207,6 +215,16 @@ def test_an_event_of_aws_is_read_into_a_hit(event: Any, hit: Hit) -> None:
 def test_an_event_of_aws_that_is_not_ours_is_an_error(event: Any) -> None:
     with pytest.raises(ValueError, match=r"\w+ \w+"):
         hit_of_event(event)
+
+
+def test_a_handler_of_aws_without_a_context_says_what_to_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://127.0.0.1:1/nowhere")
+
+    def tick(_run: Any) -> None: ...
+
+    tick.job = Job.of(tick, load())  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"the context is None: pass Lambda's"):
+        aws_lambda(tick)({}, None)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """What a deployment can run: each name once, from a file that a person may have got wrong."""
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cronlease import Run, registry
+from cronlease import Run, registry, scheduled
 from cronlease.job import Job
 from cronlease.settings import Settings, SettingsError
 
@@ -77,3 +78,21 @@ def takes_two(run: Run, more: str) -> None: ...
 def test_what_would_never_run_is_refused_when_it_is_declared(function: Callable[..., Any]) -> None:
     with pytest.raises(SettingsError, match=r"a job (must not yield|takes one argument)"):
         Job.of(function, Settings())
+
+
+@pytest.mark.parametrize(
+    ("when", "says"),
+    [
+        ({"every": "hit", "attempts": 3}, "only a slot of a beat or a cron has attempts, and hit has none"),
+        ({"every": "1m..2m", "missed": "skip", "late": "5m"}, "has slots to skip, and 1m..2m has none"),
+        ({"every": "6 hours"}, "'6 hours' is no cadence: write a beat such as 6h"),
+        ({"lease": "0s"}, "lease is 0s: a lease is at least 1s"),
+        ({"cron": 5}, "cron is 5: write it as a text"),
+    ],
+)
+def test_times_that_can_mean_nothing_are_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, when: Any, says: str
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://127.0.0.1:1/nowhere")
+    with pytest.raises(SystemExit, match=re.escape(says)):
+        scheduled(**when)(first)

@@ -92,7 +92,7 @@ def _unfit(job: Job | None, plan: Plan) -> str | None:
     hits = [each.when for each in plan.jobs if isinstance(each.when, Cron)]
     if job is None or not hits:
         return None
-    found = misfit(job.cadence, hits, datetime.now(UTC))
+    found = misfit(job.cadence, hits, datetime.now(UTC), job.late)
     return None if found is None else f"{found.said}; {found.fix}"
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from unicodedata import category
 
 import click
 
 from cronlease import arguments
 from cronlease.cli.source import choose
 from cronlease.explain.format import relative
+from cronlease.job import check_new_name
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
@@ -21,7 +21,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
 _JUST_NOW = timedelta(minutes=1)
 _MANY_DIGITS = re.compile(r"[+-]?\d{5,}-")
-_BREAKS = {"Cc", "Zl", "Zp"}
 
 
 def _length(ctx: click.Context, _: click.Parameter, text: str | None) -> timedelta | None:
@@ -79,10 +78,12 @@ def text(_ctx: click.Context, _: click.Parameter, given: str | None) -> str | No
 
 
 def _new_name(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Only where one is made: what is there already must stay within reach."""
-    if any(category(char) in _BREAKS for char in text(ctx, parameter, given) or ""):
-        raise click.BadParameter("a name has no line breaks and no control characters in it")
-    return filled(ctx, parameter, given)
+    filled(ctx, parameter, given)
+    try:
+        check_new_name(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return given
 
 
 def filled(ctx: click.Context, parameter: click.Parameter, given: str) -> str:

@@ -20,12 +20,12 @@ class Misfit(NamedTuple):
     fix: str
 
 
-def misfit(cadence: Cadence, hits: Sequence[Coming], now: datetime) -> Misfit | None:
-    """Hits are the schedules of all that hits it; None where they fit."""
+def misfit(cadence: Cadence, hits: Sequence[Coming], now: datetime, late: timedelta | None = None) -> Misfit | None:
+    """Hits are the schedules of all that hits it, late is how late a slot may be run; None where they fit."""
     if not hits or cadence.text == HIT:
         return None
     if cadence.cron is not None:
-        return _of_cron(cadence, hits, now)
+        return _of_cron(cadence, hits, now, late)
     moments = _together(hits, now)
     longest = max(later - earlier for earlier, later in itertools.pairwise(moments))
     if cadence.beat is not None:
@@ -44,7 +44,7 @@ def misfit(cadence: Cadence, hits: Sequence[Coming], now: datetime) -> Misfit | 
     return Misfit(f"{said} every {written(waits)}", f'{fits}, or write every="hit" to run at each hit')
 
 
-def _of_cron(cadence: Cadence, hits: Sequence[Coming], now: datetime) -> Misfit | None:
+def _of_cron(cadence: Cadence, hits: Sequence[Coming], now: datetime, late: timedelta | None) -> Misfit | None:
     """Each slot needs a hit before the next one comes, and soon."""
     assert cadence.cron is not None, "a cron"
     expression, zone = cadence.cron
@@ -55,6 +55,9 @@ def _of_cron(cadence: Cadence, hits: Sequence[Coming], now: datetime) -> Misfit 
         if hit >= following - _EARLY:
             said = f"its slot at {slot:%Y-%m-%d %H:%M} UTC gets no hit before the next one, and is missed"
             return Misfit(f"{said} by the hit at {hit:%H:%M}", fix)
+        if late is not None and hit - slot > late:
+            said = f"its slot at {slot:%Y-%m-%d %H:%M} UTC is hit {written(hit - slot)} late, and is skipped"
+            return Misfit(f'{said}: with missed="skip" it may be {written(late)} late', fix)
         latest = max(latest, hit - slot)
     if latest <= _ACCEPTED:
         return None

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection
 from datetime import datetime
 
+from cronlease.cadence import HIT
 from cronlease.explain import plan
 from cronlease.explain.backends import description, how_to_end
 from cronlease.explain.format import at, how_to_resume, in_words, relative, times, without_status
@@ -18,6 +19,8 @@ _ENDS = {
     "interrupted": "was interrupted",
     "abandoned": "was abandoned",
 }
+# Names that code or a command line takes, without a function that is their action.
+_LEASES = {"exec": "`cronlease exec`", "lease": "`cronlease.lease()`"}
 
 
 def sentences(details: Details, known: Collection[str] | None = None, source: str = "") -> list[str]:
@@ -25,7 +28,7 @@ def sentences(details: Details, known: Collection[str] | None = None, source: st
     actions of the source, where one was looked at."""
     running = holder(details)
     return [
-        _what(details.schedule),
+        _what(details, known),
         _last(details),
         *([running] if running else []),
         *_strangers(details),
@@ -40,7 +43,19 @@ def _plan(details: Details) -> list[str]:
     return plan.sentences(row, details.now) if row.completed_at is None and row.every_is_readable else []
 
 
-def _what(row: Schedule) -> str:
+def _lease(details: Details, known: Collection[str] | None) -> str | None:
+    """What takes it, where its last run was a lease and no function is its action; else None."""
+    row = details.schedule
+    if row.action != row.function_name or row.action in (known or ()) or not details.runs:
+        return None
+    return _LEASES.get(details.runs[0].trigger)
+
+
+def _what(details: Details, known: Collection[str] | None) -> str:
+    row = details.schedule
+    if taken_by := _lease(details, known):
+        when = "whenever it is free" if row.planned_from == HIT else f"when it is due, by {row.planned_from}"
+        return f'"{row.function_name}" is a lease, taken by {taken_by} {when}.'
     return f'"{row.function_name}" runs the action "{row.action}" {plan.in_words(row)}.'
 
 
@@ -140,13 +155,21 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
         ]
     if row.state == "dispatching":
         return ["Until that run ends every other is skipped as locked; its end says when the next one is due."]
-    if known is not None and row.action not in known:
+    taken_by = _lease(details, known)
+    if known is not None and row.action not in known and not taken_by:
         return [f'No function of {source} is the action "{row.action}": it is left to a deployment that has one.']
     if row.due and details.backends:
         return ["It is due, and no hit can run it before that has ended.", *_counts(row)]
     if row.breaker_until is not None:
         return [_stopped(row, now)]
-    return _due(row, now, name)
+    return [_free(row, now, taken_by), *_counts(row)] if taken_by else _due(row, now, name)
+
+
+def _free(row: Schedule, now: datetime, taken_by: str) -> str:
+    if row.planned_from == HIT or row.due:
+        return f"It is free: the next {taken_by} of that name runs; run-due and worker leave it alone."
+    until = f" until {at(row.next_run_at)}, {relative(row.next_run_at, now)}" if row.next_run_at else ""
+    return f"It is not due{until}: the next {taken_by} of that name after that runs, and a forced one at once."
 
 
 def _stopped(row: Schedule, now: datetime) -> str:
@@ -167,7 +190,7 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
         return [f"It is due{late}: the next hit, run-due or worker runs it.", *_overdue(row), *_counts(row)]
     if row.next_run_at is None and plan.is_unplanned(row):
         return ["It is not due: its next slot is planned by the next hit, run-due or worker that looks at it."]
-    if row.next_run_at is None and row.planned_from == "hit":
+    if row.next_run_at is None and row.planned_from == HIT:
         return ["It runs at each hit of its trigger, once for each delivery; run-due and worker leave it alone."]
     if row.next_run_at is None:
         return ["It is not due at any time that a clock will show."]

@@ -16,6 +16,7 @@ from cronlease.errors import (
     Contended,
     DatabaseTrouble,
     LeaseLost,
+    SaysAll,
     TimeIsUp,
     Unreachable,
 )
@@ -209,7 +210,7 @@ class Finisher:
             level,
             f"{attempt.function} did not end well: {text}",
             action=_ACTIONS[reason],
-            cause=error,
+            cause=None if isinstance(error, SaysAll) else error,
             **self._attempt.who,
         )
         return Outcome(

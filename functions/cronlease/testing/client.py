@@ -32,7 +32,7 @@ class Client:
         import json
 
         if slot is not None:
-            if slot.tzinfo is None:
+            if not isinstance(slot, datetime) or slot.tzinfo is None:
                 raise ValueError("slot is a datetime with a time zone: write datetime(..., tzinfo=timezone.utc)")
             force = True
         given = {name: value for name, value in (("force", force), ("args", args)) if value is not None}

@@ -42,13 +42,21 @@ def aws_lambda(function: Callable[..., Any]) -> Callable[[Any, Any], dict[str, A
         hit = _hit(event)
         if spawn_guard.is_spawned():
             return skip_unasked(job.name, uuid4(), SkipReason.SPAWNED).as_json()
-        left = timedelta(milliseconds=context.get_remaining_time_in_millis())
+        left = _left(context)
         outcome = loop.run(_run(_bounded(job, left), hit, settings))
         if outcome.failed is not None:
             raise RunFailed(outcome)
         return outcome.as_json()
 
     return handler
+
+
+def _left(context: Any) -> timedelta:
+    if not hasattr(context, "get_remaining_time_in_millis"):
+        raise TypeError(
+            f"the context is {context!r}: pass Lambda's, or in a test an object with get_remaining_time_in_millis()"
+        )
+    return timedelta(milliseconds=context.get_remaining_time_in_millis())
 
 
 async def _run(job: Job, hit: Hit, settings: Settings) -> Outcome:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from cronlease.cadence import HIT, Cadence, Every, duration
 from cronlease.errors import LeaseLost, TimeIsUp, Unreachable
-from cronlease.job import Hit, Job, cadence_of
+from cronlease.job import Hit, Job, cadence_of, check_new_name
 from cronlease.observe import logs
 from cronlease.outcome import FailReason, Outcome, RunFailed, Skipped, SkipReason
 from cronlease.process import spawn_guard
@@ -61,14 +61,16 @@ def job_of(
 ) -> Job:
     """A job that is declared nowhere, with a row of its name. Raises ValueError, one sentence. Without a cadence free
     means go, also after a failure; run-due and the worker leave such a row alone."""
-    if not name.strip():
-        raise ValueError("a lease needs a name")
+    try:
+        check_new_name(name)
+    except ValueError as error:
+        raise ValueError(f"a lease needs a name, and {name!r} is none: {error}") from None
     cadence = cadence_of(settings, every, cron, time_zone)
     return Job.of(
         function,
         settings,
         name=name,
-        lease=duration(lease) if lease else None,
+        lease=None if lease is None else duration(lease),
         every=cadence or Cadence.parse(HIT),
         backoff=_NOTHING if cadence is None else None,
     )
@@ -194,7 +196,11 @@ class Held:
     def _granted(self) -> Run:
         if self._entered.done():
             return self._entered.result()
-        raise Skipped(self._ended.result())
+        outcome = self._ended.result()
+        if outcome.hint is not None:
+            # Who reads it has called Python, not HTTP.
+            outcome = outcome._replace(hint=outcome.hint.replace('send {"force": true}', "pass force=True"))
+        raise Skipped(outcome)
 
     def _conclude(self, error: BaseException | None) -> None:
         """Raises what became of the run, unless it is well or the block says more itself."""

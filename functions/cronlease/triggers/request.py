@@ -52,9 +52,9 @@ def place(scope: Scope) -> tuple[str, str]:
 
 
 def not_allowed(method: str, path: str, allowed: Sequence[str]) -> Refused:
-    how = f"use: curl -X POST <url>{path[1:]}" if "POST" in allowed else f"use: curl <url>{path[1:]}"
+    how = f"use: curl -X POST <url>{path}" if "POST" in allowed else f"use: curl <url>{path}"
     sentence = f"{method} is not for this path, {how}"
-    return Refused(405, "methodnot_allowed", sentence, headers={"Allow": ", ".join(allowed)})
+    return Refused(405, "method_not_allowed", sentence, headers={"Allow": ", ".join(allowed)})
 
 
 def reason_to_skip(scope: Scope) -> SkipReason | None:

@@ -52,6 +52,10 @@ declare
     when p_late_alert <= interval '0' then format('a late alert comes after more than zero, not %s', p_late_alert)
     when p_pause_after < 1 then format('a breaker opens after at least one failed run, not %s', p_pause_after)
     when p_probe <= interval '0' then format('a probe comes after more than zero, not %s', p_probe)
+    when position('..' in p_every) > 0 and p_missed = 'skip' then
+      format('only a beat or a cron has slots to skip, and %s has none: leave out missed and late', p_every)
+    when position('..' in p_every) > 0 and p_attempts is not null then
+      format('only a slot of a beat or a cron has attempts, and %s has none: leave them out', p_every)
     when not public.is_band(p_every) then format('"%s" is no cadence: write 10m, or 10m..15m', p_every)
     else public.args_mistake(p_args => p_args)
   end;

@@ -16,8 +16,9 @@ from cronlease.cli import options, output
 from cronlease.cli.errors import UsageError
 from cronlease.cli.table import one_line
 from cronlease.embedded.child import end_with_parent
+from cronlease.errors import SaysAll
 from cronlease.job import Hit, Job
-from cronlease.outcome import Outcome, SkipReason
+from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import loop, spawn_guard
 from cronlease.process.shutdown import process
 from cronlease.run.attempt import skip_unasked
@@ -50,11 +51,11 @@ def exec_command(
 ) -> None:
     """Run a command as NAME, if that is due and free: on however many machines it is started, one runs it.
 
-    Write the command after --, so that its options are its own. The exit status is the command's; a skip says why and
-    exits with 0. The command gets SIGTERM, and SIGKILL if that does not help, when its lease is lost, when
-    CRONLEASE_MAX_RUN is over, and when we are told to stop. With CRONLEASE_NAME, CRONLEASE_REQUEST_ID and
-    CRONLEASE_FENCE from its environment its own SQL can call assert_lease at the start of a transaction, which then
-    cannot commit after the lease is lost.
+    Write the command after --, so that its options are its own. The exit status is the command's; a skip says why
+    and exits with 0. The command gets SIGTERM, and SIGKILL if that does not help, when its lease is lost, when
+    CRONLEASE_MAX_RUN is over, and when we are told to stop: then the run is interrupted, and due again. With
+    CRONLEASE_NAME, CRONLEASE_REQUEST_ID and CRONLEASE_FENCE from its environment its own SQL can call assert_lease
+    at the start of a transaction, which then cannot commit after the lease is lost.
     """
     settings = toolbox.settings()
     output.configure_logs(settings, quiet=("run_failed",))
@@ -96,10 +97,12 @@ def _end(outcome: Outcome, child: "Command", skip_status: int) -> None:
         raise click.exceptions.Exit(skip_status)
     if outcome.failed is not None:
         click.echo(one_line(output.outcome_line(outcome)), err=True)
-        raise click.exceptions.Exit(child.status or 1)
+        # A command that ended well because it was told to has not done its work: as a shell says it.
+        interrupted = outcome.failed is FailReason.INTERRUPTED
+        raise click.exceptions.Exit(child.status or (_status(-signal.SIGTERM) if interrupted else 1))
 
 
-class CommandFailed(Exception):
+class CommandFailed(SaysAll):
     """The command ended with another status than 0."""
 
 
@@ -114,6 +117,7 @@ class Command:
         self.env: dict[str, str] = {}
         self.grace = timedelta(0)
         self.status = 0
+        self._told = False
 
     async def run(self, run: Run) -> None:
         """The job. Cancelled, it ends the command first."""
@@ -123,8 +127,8 @@ class Command:
             self.stop()
         try:
             code = await self._process.wait()
-            if code and process.draining:
-                # It ended because it was told to: that is no failure of its own.
+            if process.draining and (code or self._told):
+                # It ended because it was told to, whatever its status: neither a failure of its own nor a success.
                 process.hurry()
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -137,6 +141,7 @@ class Command:
 
     def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
+            self._told = True
             self._signal(self._process, signal.SIGTERM)
 
     async def _start(self, run: Run) -> asyncio.subprocess.Process:

@@ -260,4 +260,6 @@ def _actions(conn: "Connection[Any]", known: Collection[str]) -> Iterator[Findin
         said = f'the source has no action "{action}", and {counted(count, "schedule")} would run it'
         yield warning("actions", said, "declare it with @action, or `cronlease schedule delete` what needs it")
     if not unknown:
-        yield ok("actions", "the source has the action of every schedule")
+        yield ok(
+            "actions", "the source has the action of every schedule that is no lease of exec or of cronlease.lease()"
+        )

@@ -140,13 +140,27 @@ from (
 ) found
 
 -- name: actions
--- Actions that are not among the known ones, with how many schedules wait for each; of very many only some.
+-- Actions that are not among the known ones, with how many schedules wait for each; of very many only some. Not those
+-- of a lease: a row of exec or of cronlease.lease(), which no function is the action of.
 select coalesce(jsonb_object_agg(found.action, found.schedules), '{}')
 from (
   select s.action, count(*) as schedules
   from public.refresh_schedule s
   where s.completed_at is null
     and s.action <> all (%(known)s::text[])
+    and not (
+      s.action = s.function_name
+      and coalesce(
+        (
+          select r.trigger in ('exec', 'lease')
+          from public.refresh_runs r
+          where r.function_name = s.function_name
+          order by r.fence desc
+          limit 1
+        ),
+        false
+      )
+    )
   group by s.action
   order by count(*) desc, s.action
   limit 10

@@ -77,7 +77,7 @@ def _cadences(document: dict[str, Any], known: Mapping[str, Job]) -> Iterator[Fi
         if cadence.text == HIT and not hits:
             said = f'{name}: it is every="hit", but no job hits it: run-due leaves it alone'
             yield broken(_CHECK, said, "add a job whose path is /, or give it another cadence")
-        elif (unfit := misfit(cadence, hits, now)) is not None:
+        elif (unfit := misfit(cadence, hits, now, known[name].late)) is not None:
             yield warning(_CHECK, f"{name}: {unfit.said}", unfit.fix)
 
 
