@@ -13,8 +13,11 @@ import psycopg
 import pytest
 
 from cronlease import Run
-from cronlease.job import Hit
+from cronlease.db.connection import Database
+from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
+from cronlease.settings import load
+from cronlease.triggers.dispatch import Dispatcher, Report
 from tests.integration.conftest import NAME, Room
 
 MINUTELY = {"cron": "* * * * *"}
@@ -51,6 +54,22 @@ def enter(room: Room, diary: Diary, hit: Hit | None = None, /, **environment: st
         await diary(run)
 
     return asyncio.run(room.hit_as(hit or Hit(), job, **environment))
+
+
+def run_due(room: Room, diary: Diary, **environment: str) -> Report:
+    settings = load({f"CRONLEASE_{name.upper()}": value for name, value in environment.items()})
+
+    async def job(run: Run) -> None:
+        await diary(run)
+
+    async def dispatch() -> Report:
+        database = Database(room.dsn)
+        try:
+            return await Dispatcher({NAME: Job.of(job, settings, name=NAME)}, database, settings).run_due()
+        finally:
+            await database.close()
+
+    return asyncio.run(dispatch())
 
 
 FORCED = Hit(force=True)
@@ -227,6 +246,23 @@ def test_two_revisions_with_different_crons_do_not_plan_each_other_for_ever(
     room.query("update refresh_schedule set planned_at = clock_timestamp() - interval '2 hours'")
     assert enter(room, diary, **revisions[1]).skipped is SkipReason.NOT_DUE
     assert room.row("planned_from")[0].startswith(str((minute + 30) % 60)), "after an hour it takes the row back"
+
+
+@pytest.mark.parametrize("before", [{"every": "6h"}, MINUTELY])
+def test_a_schedule_that_its_trigger_took_over_is_run_by_hits_and_not_by_run_due(
+    room: Room, diary: Diary, before: dict[str, str]
+) -> None:
+    enter(room, diary, **before)
+    enter(room, diary, every="hit")
+    for _ in range(2):
+        assert enter(room, diary, **before).status is Status.SUCCESS, "it follows the plan, which is due at each hit"
+    assert room.row("planned_from, next_run_at") == ("hit", None)
+    assert run_due(room, diary, **before).ran == ()
+    room.query("update refresh_schedule set planned_at = clock_timestamp() - interval '2 hours'")
+    report = run_due(room, diary, **before)
+    assert len(report.ran) <= 1, "after an hour it is planned anew, not stormed"
+    assert room.row("planned_from")[0].startswith(next(iter(before.values())))
+    assert room.row("next_run_at")[0] is not None
 
 
 def test_a_hit_runs_each_delivery_once_and_a_failed_one_again_at_once(room: Room, diary: Diary) -> None:

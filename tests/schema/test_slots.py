@@ -268,7 +268,9 @@ def test_dispatchers_leave_a_row_alone_whose_trigger_owns_the_schedule(conn: psy
     assert call(conn, "ensure_schedule", function_name=JOB, planned_from="hit")[0] == "created"
     assert not claim_due(conn).acquired
     assert not claim_due(conn, JOB).acquired
+    assert not claim_due(conn, JOB, cadences=["6h"]).acquired, "another revision's cadence does not make it due"
     assert call(conn, "due_refreshes", actions=[JOB]).due == 0
+    assert call(conn, "due_refreshes", actions=[JOB], cadences=["6h"]).due == 0
     schedule(conn, "new")
     assert not claim_due(conn, "new", cadences=["hit"]).acquired, "its function says so before it was ever hit"
     assert claim_due(conn, "new").acquired

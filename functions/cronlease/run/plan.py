@@ -90,13 +90,16 @@ class Plan(NamedTuple):
     @classmethod
     def of(cls, row: Row, job: Job) -> "Plan":
         """Raises ValueError where the row's cadence cannot be read."""
-        wanted = Cadence.of_row(row.every, row.cron, row.time_zone) or job.cadence
+        own = Cadence.of_row(row.every, row.cron, row.time_zone)
+        wanted = own or job.cadence
         cadence, instead_of = wanted, None
         if (
             row.planned_from not in (None, wanted.text)
             and row.planned_before == wanted.text
             and row.planned_at is not None
             and row.planned_at > row.at - FOLLOWS_FOR
+            # A cadence of the row's own is no revision's, and no trigger owns it.
+            and (own is None or row.planned_from != HIT)
         ):
             followed = stored(row)
             cadence, instead_of = (wanted, None) if followed is None else (followed, wanted)
@@ -176,8 +179,10 @@ class Plan(NamedTuple):
     def query(self) -> Query[bool] | None:
         """The new plan of a row that was not due and should be planned; None where its plan is followed."""
         row, cadence = self.row, self.cadence
-        if self.instead_of is not None and row.next_run_at is not None and row.next_run_at > row.at:
-            return None
+        if self.instead_of is not None:
+            is_ahead = row.next_run_at is not None and row.next_run_at > row.at
+            if is_ahead or cadence.text == HIT:
+                return None
         slot = delay = None
         if cadence.band is not None and not row.once:
             delay = cadence.band.draw(_random)
