@@ -192,6 +192,23 @@ def test_forced_runs_leave_the_slot_where_it_is(room: Room, diary: Diary) -> Non
     assert room.row(", ".join(TIMES[:4]) + ", attempt") == before
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_that_somebody_made_due_by_hand_uses_up_no_slot(room: Room, diary: Diary, fails: bool) -> None:
+    first = enter(room, diary, every="6h").slot
+    assert first is not None
+    before = room.row(", ".join(TIMES[:4]) + ", attempt")
+    room.query("update refresh_schedule set next_run_at = clock_timestamp()")
+    diary.fails = fails
+    assert enter(room, diary, every="6h").skipped is None
+    assert diary.last["slot"] is None
+    assert room.query("select slot from refresh_runs order by fence desc limit 1") == [(None,)]
+    assert room.row(", ".join(TIMES[:4]) + ", attempt") == before, "the slot is still to come, and due next"
+    diary.fails = False
+    age(room, 6 * HOUR)
+    assert enter(room, diary, every="6h").slot == first
+    assert diary.last["window"] == (first - 6 * HOUR, first)
+
+
 def test_a_changed_cadence_never_replays_the_past_and_never_starves(room: Room, diary: Diary) -> None:
     enter(room, diary, every="300d")
     age(room, timedelta(days=30))

@@ -332,7 +332,7 @@ def test_the_details_of_a_claim_come_with_it_and_with_a_skip_only_where_a_plan_i
     found = conn.execute(text, {"cadence": CRON, "id": uuid4()}).fetchone()
     assert found is not None
     assert (found[0], found[1]["planned_from"]) == ("not_due", "10m..15m")
-    change(conn, "next_run_at = clock_timestamp()")
+    change(conn, "next_run_at = clock_timestamp(), slot_at = null")
     found = conn.execute(text, {"cadence": CRON, "id": uuid4()}).fetchone()
     assert found is not None
     assert (found[0], found[1]["attempt"]) == (None, 1), "read after the claim"

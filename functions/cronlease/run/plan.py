@@ -22,8 +22,6 @@ FOLLOWS_FOR = timedelta(hours=1)
 # A new plan may begin with a slot that came this recently: the hit that makes the plan may be that slot's.
 _RECENT = timedelta(minutes=5)
 _ATTEMPTS = 3
-# No hit takes a slot that is farther ahead (refresh_early).
-_EARLIEST = timedelta(seconds=30)
 _TIMES = ("at", "planned_at", "next_run_at", "slot_at", "last_slot_at", "last_success_slot_at")
 _random = random.SystemRandom()
 
@@ -127,7 +125,7 @@ class Plan(NamedTuple):
         by = stored(row)
         if by is None or not by.has_slots:
             by = self.cadence if self.cadence.beat is not None else None
-        if by is None or force or row.once or (row.slot_at is not None and row.slot_at > row.at + _EARLIEST):
+        if by is None or force or row.once or (row.slot_at is not None and row.slot_at > row.at + by.early):
             # Where somebody made the row due by hand, its slot is still to come.
             return nothing
         slots = by.slots(row.slot_at or row.next_run_at or row.at)

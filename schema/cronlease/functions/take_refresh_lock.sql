@@ -50,6 +50,7 @@ declare
   v_delivery text := p_delivery;
   v_now timestamptz := clock_timestamp();
   v_orphans integer;
+  v_is_by_hand boolean;
   v_mistake text;
   -- Null stays null, which least() would not see to.
   v_backoff interval := case when p_backoff > interval '400 days' then interval '400 days' else p_backoff end;
@@ -193,6 +194,10 @@ begin
       and r.status = 'running';
     get diagnostics v_orphans = row_count;
 
+    -- Forced, or made due by its time alone while its slot is still to come.
+    v_is_by_hand := p_force
+      or coalesce(v_row.slot_at > v_now + public.refresh_early(v_row.planned_from), false);
+
     -- From the third run in a row that never finished, starting costs a backoff in advance:
     -- a run that kills its process must not be started again at every hit.
     update public.refresh_schedule s
@@ -200,8 +205,8 @@ begin
         locked_until = v_now + p_lease,
         fence = v_row.fence + 1,
         abandoned = v_row.abandoned + v_orphans,
-        -- A forced run leaves the slot, and what it has had of attempts, where they are.
-        attempt = case when p_force then v_row.attempt else v_row.attempt + 1 end,
+        -- Such a run leaves the slot, and what it has had of attempts, where they are.
+        attempt = case when v_is_by_hand then v_row.attempt else v_row.attempt + 1 end,
         last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
         incident_at = coalesce(v_row.incident_at, case when v_orphans > 0 then v_now end),
         next_run_at = case
@@ -227,8 +232,8 @@ begin
       v_now + p_max_run + p_lease,
       v_delivery,
       -- A slot that has had its success is not served again: version 0.1 leaves it behind.
-      case when not p_force and v_row.slot_at is distinct from v_row.last_success_slot_at then v_row.slot_at end,
-      case when not p_force then v_row.attempt + 1 end
+      case when not v_is_by_hand and v_row.slot_at is distinct from v_row.last_success_slot_at then v_row.slot_at end,
+      case when not v_is_by_hand then v_row.attempt + 1 end
     )
     returning r.args into args;
   end if;
