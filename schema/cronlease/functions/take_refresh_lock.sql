@@ -153,6 +153,26 @@ begin
     -- This request has had its run, and a request is one run: ask with another.
     reason := 'locked';
   elsif reason is null and v_row.locked_by is distinct from p_request_id::text then
+    if p_trigger in ('exec', 'lease')
+      and p_cadence = 'hit'
+      and v_row.planned_from is distinct from 'hit'
+      and coalesce(v_row.planned_from, v_row.every, v_row.cron, v_row.next_run_at::text) is not null
+      and coalesce(
+        (
+          select r.trigger
+          from public.refresh_runs r
+          where r.function_name = p_function_name
+          order by r.fence desc
+          limit 1
+        ),
+        'none'
+      ) not in ('exec', 'lease')
+    then
+      -- A command or a block without a cadence runs whenever it is free, and would replace the plan of a function.
+      raise exception '"%" is the schedule of a function: choose another name, or give a cadence (every or cron)',
+        p_function_name
+        using errcode = 'CL007';
+    end if;
     -- Whoever is granted a lease must be able to read what it is to do. A person must correct the row.
     v_mistake := public.args_mistake(p_args => v_row.args);
     if v_mistake is not null then
