@@ -15,6 +15,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = timedelta(days=3650)
 _LEAST_LATE = timedelta(minutes=10)
+_EARLY_FOR_A_CRON, _EARLIEST = timedelta(seconds=5), timedelta(seconds=30)
 HIT = "hit"
 # Of a cron; its zone follows them.
 _FIELDS = 5
@@ -120,6 +121,13 @@ class Cadence(NamedTuple):
     @property
     def has_slots(self) -> bool:
         return self.beat is not None or self.cron is not None
+
+    @property
+    def early(self) -> timedelta:
+        """How early a hit may come for a slot, as refresh_early has it."""
+        if self.beat is not None:
+            return min(self.beat / 10, _EARLIEST)
+        return _EARLY_FOR_A_CRON if self.cron is not None else timedelta(0)
 
     def slots(self, anchor: datetime) -> "Slots":
         """Of a beat, counted from the anchor, or of a cron."""

@@ -8,6 +8,7 @@ DatabaseTrouble
  +-- NotPermitted       this role may not do that
  +-- UnknownSchedule    no row of that name
  +-- AlreadyThere       a row of that name exists
+ +-- NameTaken          a command or a block without a cadence has the name of a function's schedule
  +-- StillRunning       not while a run holds the row's lease
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
  +-- LeaseLost          the lease is not, or no longer, this run's
@@ -43,6 +44,9 @@ class UnknownSchedule(DatabaseTrouble): ...
 
 
 class AlreadyThere(DatabaseTrouble): ...
+
+
+class NameTaken(DatabaseTrouble, ValueError): ...
 
 
 class StillRunning(DatabaseTrouble): ...

@@ -71,7 +71,7 @@ ALL = [
             ),
             (
                 "a forced run counts as an attempt",
-                "case when p_force then v_row.attempt else v_row.attempt + 1 end",
+                "case when v_is_by_hand then v_row.attempt else v_row.attempt + 1 end",
                 "v_row.attempt + 1",
                 slots.test_a_forced_run_leaves_the_slot_where_it_is,
             ),

@@ -231,6 +231,25 @@ def test_a_lease_has_a_cadence_as_a_decorator_has(room: Room) -> None:
         cronlease.lease(NAME, time_zone="UTC")
 
 
+@pytest.mark.parametrize("when", [{"every": "6h"}, {"every": "6h..7h"}, {"cron": "0 0 1 1 *"}])
+def test_the_name_of_a_function_s_schedule_is_refused_and_its_plan_stands(room: Room, when: dict[str, Any]) -> None:
+    room.enter(lambda run: None, **when)
+    before = room.row("planned_from, next_run_at, fence")
+    for force in (False, True):
+        with (
+            pytest.raises(ValueError, match="is the schedule of a function: choose another name"),
+            cronlease.lease(NAME, force=force),
+        ):
+            raise AssertionError("never entered")
+    assert room.row("planned_from, next_run_at, fence") == before
+    for _ in range(2):
+        with cronlease.lease("own", **when, force=True):
+            pass
+        with cronlease.lease("own"):
+            pass
+    assert room.query("select planned_from from refresh_schedule where function_name = 'own'") == [("hit",)]
+
+
 def test_run_due_leaves_a_lease_without_a_cadence_alone(room: Room) -> None:
     with cronlease.lease(NAME):
         pass

@@ -13,8 +13,11 @@ import psycopg
 import pytest
 
 from cronlease import Run
-from cronlease.job import Hit
+from cronlease.db.connection import Database
+from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
+from cronlease.settings import load
+from cronlease.triggers.dispatch import Dispatcher, Report
 from tests.integration.conftest import NAME, Room
 
 MINUTELY = {"cron": "* * * * *"}
@@ -51,6 +54,22 @@ def enter(room: Room, diary: Diary, hit: Hit | None = None, /, **environment: st
         await diary(run)
 
     return asyncio.run(room.hit_as(hit or Hit(), job, **environment))
+
+
+def run_due(room: Room, diary: Diary, **environment: str) -> Report:
+    settings = load({f"CRONLEASE_{name.upper()}": value for name, value in environment.items()})
+
+    async def job(run: Run) -> None:
+        await diary(run)
+
+    async def dispatch() -> Report:
+        database = Database(room.dsn)
+        try:
+            return await Dispatcher({NAME: Job.of(job, settings, name=NAME)}, database, settings).run_due()
+        finally:
+            await database.close()
+
+    return asyncio.run(dispatch())
 
 
 FORCED = Hit(force=True)
@@ -173,6 +192,23 @@ def test_forced_runs_leave_the_slot_where_it_is(room: Room, diary: Diary) -> Non
     assert room.row(", ".join(TIMES[:4]) + ", attempt") == before
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_that_somebody_made_due_by_hand_uses_up_no_slot(room: Room, diary: Diary, fails: bool) -> None:
+    first = enter(room, diary, every="6h").slot
+    assert first is not None
+    before = room.row(", ".join(TIMES[:4]) + ", attempt")
+    room.query("update refresh_schedule set next_run_at = clock_timestamp()")
+    diary.fails = fails
+    assert enter(room, diary, every="6h").skipped is None
+    assert diary.last["slot"] is None
+    assert room.query("select slot from refresh_runs order by fence desc limit 1") == [(None,)]
+    assert room.row(", ".join(TIMES[:4]) + ", attempt") == before, "the slot is still to come, and due next"
+    diary.fails = False
+    age(room, 6 * HOUR)
+    assert enter(room, diary, every="6h").slot == first
+    assert diary.last["window"] == (first - 6 * HOUR, first)
+
+
 def test_a_changed_cadence_never_replays_the_past_and_never_starves(room: Room, diary: Diary) -> None:
     enter(room, diary, every="300d")
     age(room, timedelta(days=30))
@@ -227,6 +263,23 @@ def test_two_revisions_with_different_crons_do_not_plan_each_other_for_ever(
     room.query("update refresh_schedule set planned_at = clock_timestamp() - interval '2 hours'")
     assert enter(room, diary, **revisions[1]).skipped is SkipReason.NOT_DUE
     assert room.row("planned_from")[0].startswith(str((minute + 30) % 60)), "after an hour it takes the row back"
+
+
+@pytest.mark.parametrize("before", [{"every": "6h"}, MINUTELY])
+def test_a_schedule_that_its_trigger_took_over_is_run_by_hits_and_not_by_run_due(
+    room: Room, diary: Diary, before: dict[str, str]
+) -> None:
+    enter(room, diary, **before)
+    enter(room, diary, every="hit")
+    for _ in range(2):
+        assert enter(room, diary, **before).status is Status.SUCCESS, "it follows the plan, which is due at each hit"
+    assert room.row("planned_from, next_run_at") == ("hit", None)
+    assert run_due(room, diary, **before).ran == ()
+    room.query("update refresh_schedule set planned_at = clock_timestamp() - interval '2 hours'")
+    report = run_due(room, diary, **before)
+    assert len(report.ran) <= 1, "after an hour it is planned anew, not stormed"
+    assert room.row("planned_from")[0].startswith(next(iter(before.values())))
+    assert room.row("next_run_at")[0] is not None
 
 
 def test_a_hit_runs_each_delivery_once_and_a_failed_one_again_at_once(room: Room, diary: Diary) -> None:

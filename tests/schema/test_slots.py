@@ -268,7 +268,9 @@ def test_dispatchers_leave_a_row_alone_whose_trigger_owns_the_schedule(conn: psy
     assert call(conn, "ensure_schedule", function_name=JOB, planned_from="hit")[0] == "created"
     assert not claim_due(conn).acquired
     assert not claim_due(conn, JOB).acquired
+    assert not claim_due(conn, JOB, cadences=["6h"]).acquired, "another revision's cadence does not make it due"
     assert call(conn, "due_refreshes", actions=[JOB]).due == 0
+    assert call(conn, "due_refreshes", actions=[JOB], cadences=["6h"]).due == 0
     schedule(conn, "new")
     assert not claim_due(conn, "new", cadences=["hit"]).acquired, "its function says so before it was ever hit"
     assert claim_due(conn, "new").acquired
@@ -330,7 +332,7 @@ def test_the_details_of_a_claim_come_with_it_and_with_a_skip_only_where_a_plan_i
     found = conn.execute(text, {"cadence": CRON, "id": uuid4()}).fetchone()
     assert found is not None
     assert (found[0], found[1]["planned_from"]) == ("not_due", "10m..15m")
-    change(conn, "next_run_at = clock_timestamp()")
+    change(conn, "next_run_at = clock_timestamp(), slot_at = null")
     found = conn.execute(text, {"cadence": CRON, "id": uuid4()}).fetchone()
     assert found is not None
     assert (found[0], found[1]["attempt"]) == (None, 1), "read after the claim"

@@ -25,6 +25,7 @@ from cronlease.errors import (
     ConnectionLost,
     Contended,
     DatabaseTrouble,
+    NameTaken,
     NotPermitted,
     SchemaMissing,
     UnknownSchedule,
@@ -97,7 +98,7 @@ async def claim(
     planned: Callable[[dict[str, Any]], Query[bool] | None],
 ) -> Claim:
     """Asks for the lease, creating the schema and the rows of these jobs where they are missing; a reason says why
-    not. Where the row is to be planned, `planned` answers how, and the hit asks again."""
+    not. Where the row is to be planned, `planned` answers how, and the hit asks again. Raises NameTaken."""
     timeout = attempt.limits.acquire
     try:
         claimed = _LOCKED
@@ -132,6 +133,9 @@ async def claim(
     except (ConnectionLost, Unreadable) as error:
         _release_in_the_background(attempt, database)
         why = _advice(error)
+    except NameTaken:
+        # A mistake of whoever chose the name: no schedule to wait for.
+        raise
     except DatabaseTrouble as error:
         why = _advice(error)
     log_unreadable(attempt.function, attempt.request_id, why)

@@ -22,8 +22,6 @@ FOLLOWS_FOR = timedelta(hours=1)
 # A new plan may begin with a slot that came this recently: the hit that makes the plan may be that slot's.
 _RECENT = timedelta(minutes=5)
 _ATTEMPTS = 3
-# No hit takes a slot that is farther ahead (refresh_early).
-_EARLIEST = timedelta(seconds=30)
 _TIMES = ("at", "planned_at", "next_run_at", "slot_at", "last_slot_at", "last_success_slot_at")
 _random = random.SystemRandom()
 
@@ -90,13 +88,16 @@ class Plan(NamedTuple):
     @classmethod
     def of(cls, row: Row, job: Job) -> "Plan":
         """Raises ValueError where the row's cadence cannot be read."""
-        wanted = Cadence.of_row(row.every, row.cron, row.time_zone) or job.cadence
+        own = Cadence.of_row(row.every, row.cron, row.time_zone)
+        wanted = own or job.cadence
         cadence, instead_of = wanted, None
         if (
             row.planned_from not in (None, wanted.text)
             and row.planned_before == wanted.text
             and row.planned_at is not None
             and row.planned_at > row.at - FOLLOWS_FOR
+            # A cadence of the row's own is no revision's, and no trigger owns it.
+            and (own is None or row.planned_from != HIT)
         ):
             followed = stored(row)
             cadence, instead_of = (wanted, None) if followed is None else (followed, wanted)
@@ -124,7 +125,7 @@ class Plan(NamedTuple):
         by = stored(row)
         if by is None or not by.has_slots:
             by = self.cadence if self.cadence.beat is not None else None
-        if by is None or force or row.once or (row.slot_at is not None and row.slot_at > row.at + _EARLIEST):
+        if by is None or force or row.once or (row.slot_at is not None and row.slot_at > row.at + by.early):
             # Where somebody made the row due by hand, its slot is still to come.
             return nothing
         slots = by.slots(row.slot_at or row.next_run_at or row.at)
@@ -176,8 +177,10 @@ class Plan(NamedTuple):
     def query(self) -> Query[bool] | None:
         """The new plan of a row that was not due and should be planned; None where its plan is followed."""
         row, cadence = self.row, self.cadence
-        if self.instead_of is not None and row.next_run_at is not None and row.next_run_at > row.at:
-            return None
+        if self.instead_of is not None:
+            is_ahead = row.next_run_at is not None and row.next_run_at > row.at
+            if is_ahead or cadence.text == HIT:
+                return None
         slot = delay = None
         if cadence.band is not None and not row.once:
             delay = cadence.band.draw(_random)

@@ -43,9 +43,9 @@ def lease(
             async with run.commit() as conn: ...
 
     Raises Skipped without running the block where it does not get the lease. Without `every` or `cron` it is due
-    whenever it is free. When the lease is lost or the time is up an async block is cancelled, and a plain one learns
-    it from run.check(); leaving either then raises LeaseLost or TimeIsUp. A block's own error fails the run and is
-    raised on."""
+    whenever it is free, and the name of a function's schedule is refused, a ValueError. When the lease is lost or the
+    time is up an async block is cancelled, and a plain one learns it from run.check(); leaving either then raises
+    LeaseLost or TimeIsUp. A block's own error fails the run and is raised on."""
     return Held(name, load(), force=force, lease=lease, every=every, cron=cron, time_zone=time_zone)
 
 
@@ -77,7 +77,7 @@ def job_of(
 
 
 def hit_of(trigger: str, job: Job, *, force: bool) -> Hit:
-    """Without a cadence nothing is too early, whatever another cadence of that name has planned."""
+    """Without a cadence nothing is too early, whatever a command or block of that name had planned before."""
     return Hit(trigger, force=force or job.cadence.text == HIT)
 
 

@@ -26,6 +26,7 @@ begin
     count(*) filter (
       where (p_actions is null or s.action = any (p_actions))
         and (s.every is null or public.is_band(s.every))
+        and ((s.schedule).planned_from is distinct from 'hit' or coalesce(s.every, (s.schedule).cron) is not null)
         and public.refresh_cadence(s.schedule, p_cadences[array_position(p_actions, s.action)]) is distinct from 'hit'
         and not public.refresh_is_spent(
           s.schedule,

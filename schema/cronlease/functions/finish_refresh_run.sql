@@ -5,7 +5,8 @@
 -- written all the same.
 -- p_slot_at is the slot after the one that was served, by the cadence p_planned_from: where the run failed and has no
 -- more attempts, or would be tried again too late, the row goes on with that one. Without a plan, from version 0.1 for
--- instance, a row that goes by a cron waits unplanned. A forced run leaves beat, cron and slots where they are.
+-- instance, a row that goes by a cron waits unplanned. A forced run leaves beat, cron and slots where they are, and so
+-- does one whose row was made due by hand before its slot: that one is due next.
 -- After p_pause_after failed runs in a row the breaker opens: the next run is a probe, p_probe later, and serves the
 -- slot that is due then. What is to be told of it, to these addresses, is decided here, too.
 create or replace function public.finish_refresh_run(
@@ -124,6 +125,12 @@ begin
   );
   v_next := case
     when v_row.once and v_done then null
+    when v_is_forced
+      and v_breaker is null
+      and p_status <> 'interrupted'
+      and v_row.slot_at > v_now
+      and coalesce(v_row.next_run_at <= v_now, true)
+      then v_row.slot_at
     when v_is_forced and v_breaker is null then public.refresh_due_closed(v_row, v_now)
     when v_is_forced then greatest(v_row.next_run_at, v_breaker)
     -- Not its fault: it keeps its place among those that are due.

@@ -12,6 +12,8 @@ language sql
 stable
 as $$
   select case
+    -- Due at any hit, and never by itself: another cadence plans it before run-due or worker may take it.
+    when (p_row).planned_from = 'hit' and not (p_row).once then public.refresh_cadence(p_row, p_cadence) <> 'hit'
     when (p_row).next_run_at is null or (p_row).next_run_at <= p_at then
       public.refresh_is_spent(p_row, p_cadence, p_attempts, p_late, p_at)
     when (p_row).planned_from is null then

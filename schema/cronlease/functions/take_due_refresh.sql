@@ -1,7 +1,7 @@
 -- Claims the oldest due row of these actions for one run, or says when there will be one. The rows are found by
 -- plain reads; each race is decided by take_refresh_lock, and a row that somebody else is claiming is passed, as is
--- one whose args nobody could read. A row whose trigger owns its schedule is left alone, and so is one that must be
--- planned before it may run. No row is claimed before its time.
+-- one whose args nobody could read. A row whose trigger owns its schedule is left alone, whatever the caller's cadence
+-- is by now, and so is one that must be planned before it may run. No row is claimed before its time.
 -- Null actions are all there are. The same request asking again gets the row that it holds. For claim_due_refresh.
 create or replace function public.take_due_refresh(
   p_request_id uuid,
@@ -102,6 +102,7 @@ begin
           and (coalesce(s.next_run_at, '-infinity'), s.id) > (wanted.after, wanted.after_id)
           and coalesce(s.next_run_at, '-infinity') <= v_now
           and (s.breaker_until is null or s.breaker_until <= v_now)
+          and (s.planned_from is distinct from 'hit' or coalesce(s.every, s.cron) is not null)
           and public.refresh_cadence(s, wanted.cadence) is distinct from 'hit'
           and not public.refresh_is_spent(s, wanted.cadence, wanted.attempts, wanted.late, v_now)
           and (s.locked_until is null or s.locked_until <= v_now)
@@ -172,6 +173,7 @@ begin
         and s.paused_at is null
         and s.action = wanted.action
         and coalesce(s.next_run_at, '-infinity') > v_now
+        and (s.planned_from is distinct from 'hit' or coalesce(s.every, s.cron) is not null)
         and public.refresh_cadence(s, wanted.cadence) is distinct from 'hit'
         and (s.locked_until is null or s.locked_until <= v_now)
         and (s.every is null or public.is_band(s.every))

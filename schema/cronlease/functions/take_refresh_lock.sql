@@ -50,6 +50,7 @@ declare
   v_delivery text := p_delivery;
   v_now timestamptz := clock_timestamp();
   v_orphans integer;
+  v_is_by_hand boolean;
   v_mistake text;
   -- Null stays null, which least() would not see to.
   v_backoff interval := case when p_backoff > interval '400 days' then interval '400 days' else p_backoff end;
@@ -152,6 +153,26 @@ begin
     -- This request has had its run, and a request is one run: ask with another.
     reason := 'locked';
   elsif reason is null and v_row.locked_by is distinct from p_request_id::text then
+    if p_trigger in ('exec', 'lease')
+      and p_cadence = 'hit'
+      and v_row.planned_from is distinct from 'hit'
+      and coalesce(v_row.planned_from, v_row.every, v_row.cron, v_row.next_run_at::text) is not null
+      and coalesce(
+        (
+          select r.trigger
+          from public.refresh_runs r
+          where r.function_name = p_function_name
+          order by r.fence desc
+          limit 1
+        ),
+        'none'
+      ) not in ('exec', 'lease')
+    then
+      -- A command or a block without a cadence runs whenever it is free, and would replace the plan of a function.
+      raise exception '"%" is the schedule of a function: choose another name, or give a cadence (every or cron)',
+        p_function_name
+        using errcode = 'CL007';
+    end if;
     -- Whoever is granted a lease must be able to read what it is to do. A person must correct the row.
     v_mistake := public.args_mistake(p_args => v_row.args);
     if v_mistake is not null then
@@ -193,6 +214,10 @@ begin
       and r.status = 'running';
     get diagnostics v_orphans = row_count;
 
+    -- Forced, or made due by its time alone while its slot is still to come.
+    v_is_by_hand := p_force
+      or coalesce(v_row.slot_at > v_now + public.refresh_early(v_row.planned_from), false);
+
     -- From the third run in a row that never finished, starting costs a backoff in advance:
     -- a run that kills its process must not be started again at every hit.
     update public.refresh_schedule s
@@ -200,8 +225,8 @@ begin
         locked_until = v_now + p_lease,
         fence = v_row.fence + 1,
         abandoned = v_row.abandoned + v_orphans,
-        -- A forced run leaves the slot, and what it has had of attempts, where they are.
-        attempt = case when p_force then v_row.attempt else v_row.attempt + 1 end,
+        -- Such a run leaves the slot, and what it has had of attempts, where they are.
+        attempt = case when v_is_by_hand then v_row.attempt else v_row.attempt + 1 end,
         last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
         incident_at = coalesce(v_row.incident_at, case when v_orphans > 0 then v_now end),
         next_run_at = case
@@ -227,8 +252,8 @@ begin
       v_now + p_max_run + p_lease,
       v_delivery,
       -- A slot that has had its success is not served again: version 0.1 leaves it behind.
-      case when not p_force and v_row.slot_at is distinct from v_row.last_success_slot_at then v_row.slot_at end,
-      case when not p_force then v_row.attempt + 1 end
+      case when not v_is_by_hand and v_row.slot_at is distinct from v_row.last_success_slot_at then v_row.slot_at end,
+      case when not v_is_by_hand then v_row.attempt + 1 end
     )
     returning r.args into args;
   end if;

@@ -16,7 +16,7 @@ from cronlease.cli import options, output
 from cronlease.cli.errors import UsageError
 from cronlease.cli.table import one_line
 from cronlease.embedded.child import end_with_parent
-from cronlease.errors import SaysAll
+from cronlease.errors import NameTaken, SaysAll
 from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, SkipReason
 from cronlease.process import loop, spawn_guard
@@ -72,7 +72,10 @@ def exec_command(
                 # Nobody else knows the address of the embedded one.
                 child.env = {"DATABASE_URL": url}
             child.grace = job.limits.grace
-            outcome = loop.run(_run(job, hit_of("exec", job, force=force), child, url, settings))
+            try:
+                outcome = loop.run(_run(job, hit_of("exec", job, force=force), child, url, settings))
+            except NameTaken as error:
+                raise UsageError(str(error)) from None
     _end(outcome, child, skip_status)
 
 
