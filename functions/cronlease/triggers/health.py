@@ -72,7 +72,8 @@ class HealthCheck:
     async def _ask(self) -> Health:
         database = self._database.get()
         try:
-            return Health(await database.ask(read_refresh_health()))
+            unwell: Unwell = await database.ask(read_refresh_health())
+            return Health(unwell)
         except SchemaMissing as missing:
             if await database.ask(has_schedule_table()):
                 raise SchemaMissing(f"{str(missing).rstrip('.')}; {_OLDER}") from missing
