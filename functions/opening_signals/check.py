@@ -65,15 +65,24 @@ async def _drop(_: list[Opening]) -> None:
 
 def row(result: Collected) -> Sequence[str]:
     """The cells under HEADING."""
-    source, ending = result.source, "failed" if result.error else "ok"
+    source, ending = result.source, _ending(result) if result.error else "ok"
     counts = (result.items, result.rejected.total(), result.repaired.total(), result.skipped)
     return (source.name, source.kind, str(result.status or "-"), *map(str, counts), f"{result.seconds:.2f} s", ending)
 
 
 def notes(result: Collected) -> list[str]:
     """Why it failed, why items were left out and what was corrected in others: too long for a column."""
-    reasons = {"failed": result.error, "rejected": _reasons(result.rejected), "repaired": _reasons(result.repaired)}
+    reasons = {
+        _ending(result): result.error,
+        "rejected": _reasons(result.rejected),
+        "repaired": _reasons(result.repaired),
+    }
     return [f"{result.source.name} {what}: {why}" for what, why in reasons.items() if why]
+
+
+def _ending(result: Collected) -> str:
+    """Of a source with an error: one whose host is left alone has not failed."""
+    return "failed" if result.asked else "not asked"
 
 
 def _reasons(counted: Counter[str]) -> str:
@@ -85,6 +94,7 @@ def fields(result: Collected) -> dict[str, Any]:
     return {
         "name": result.source.name,
         "kind": result.source.kind,
+        "asked": result.asked,
         "status": result.status,
         "pages": result.pages,
         "items": result.items,

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cronlease.cli.doctor import database
 from cronlease.cli.source import shipped
+from cronlease.db.alerts import name_of
 from cronlease.db.migration.migrate import migrate
 from tests.acceptance.conftest import JOBS
 from tests.acceptance.shell import ACTIONS, Shell
@@ -247,6 +248,17 @@ def test_a_lease_that_ran_out_is_a_warning(doctor: Doctor, room: Room) -> None:
     assert doctor.finds() == {}
     room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
     assert doctor.finds() == {"leases": ("warning", "1 lease ran out before the run finished: tick")}
+
+
+def test_alerts_that_nobody_could_deliver_are_a_warning_without_their_address(doctor: Doctor, room: Room) -> None:
+    url = "http://127.0.0.1:1/opensesame"
+    write = "insert into refresh_alerts (address, function_name, kind, created_at) values ('{}', 'tick', 'late', {})"
+    room.query(write.format(name_of(url), "clock_timestamp()"))
+    assert doctor.finds(CRONLEASE_ALERT_URL=url) == {}, "it may be on its way"
+    room.query(write.format(name_of(url), "'2026-01-02 03:04Z'"))
+    said = "2 alerts for address 1 (127.0.0.1) are undelivered since 2026-01-02 03:04 UTC"
+    assert doctor.finds(CRONLEASE_ALERT_URL=url) == {"alerts": ("warning", said)}
+    assert "opensesame" not in doctor.shell.quickly("doctor")[1]
 
 
 def test_an_action_that_the_source_does_not_have_is_a_warning(doctor: Doctor, room: Room) -> None:

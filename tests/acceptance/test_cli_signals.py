@@ -311,6 +311,15 @@ def test_a_source_that_nobody_answers_has_no_status(cronlease: Shell, listed: Pa
     assert "opensesame" not in done.stdout + done.stderr
 
 
+def test_a_source_whose_host_is_left_alone_has_not_failed(cronlease: Shell, listed: Path) -> None:
+    with board(b"", 429) as url:
+        listed.write_text(entry(url, "first") + entry(url, "second"))
+        done = cronlease("sources", "check", CRONLEASE_PER_HOST="1")
+    assert done.returncode == 1
+    assert [row[-1] for row in cells(done.stdout)[2:4]] == ["failed", "not asked"]
+    assert "second not asked: its host asked to be left alone" in done.stdout
+
+
 def test_items_that_are_left_out_or_mended_are_counted_by_reason(cronlease: Shell, listed: Path) -> None:
     baker = {"id": 1, "title": "Baker"}
     items = [baker | {"first_published": "soon"}, baker, baker, {"id": 2}, {"id": 3}, {"title": "Cook"}]
@@ -347,14 +356,16 @@ def test_a_source_that_is_gone_from_the_file_is_named_and_can_be_forgotten(
 
 
 @contextmanager
-def board(body: bytes) -> Iterator[str]:
-    """An address at which these bytes are served as JSON."""
+def board(body: bytes, status: int = 200) -> Iterator[str]:
+    """An address at which these bytes are served as JSON. With another status it asks to be left alone."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
+            if status != 200:
+                self.send_header("Retry-After", "3600")
             self.end_headers()
             self.wfile.write(body)
 

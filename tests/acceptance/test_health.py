@@ -63,3 +63,15 @@ def test_a_database_that_cannot_be_read_is_red_too(serve: Serve, room: Room) -> 
     served = serve("postgresql://nobody@127.0.0.1:1/nothing")
     assert health(served) == (503, {"healthy": False, "reason": "schedule_read_error"})
     assert served.hit("/health/live", method="GET").status_code == 200
+
+
+def test_an_empty_database_is_well_and_one_that_is_not_migrated_is_not(serve: Serve, empty_dsn: str) -> None:
+    served = serve(empty_dsn)
+    status, body = health(served)
+    assert (status, body["healthy"], body["late"]) == (200, True, [])
+    assert "nothing here yet" in str(body["hint"])
+    room = Room(empty_dsn)
+    room.query("create table refresh_schedule (id integer)")
+    served = serve(empty_dsn)
+    assert health(served) == (503, {"healthy": False, "reason": "schedule_read_error"})
+    assert any("run `cronlease migrate` as the owner" in line["message"] for line in served.log())

@@ -177,6 +177,9 @@ def test_with_a_token_a_person_signs_in(serve: Serve, dsn: str, room: Room) -> N
         assert TOKEN not in cookie
         assert {"HttpOnly", "SameSite=Strict", "Path=/", "Secure"} <= set(cookie.split("; "))
         assert re.match(r"cronlease_signed_in=\d{10}\.[0-9a-f]{64};", cookie)
+        assert 'action="/status/tell"' in visitor.get("/status/tell").text
+        deep = visitor.post("/status/tell", {"X-Forwarded-Proto": "https"}, sign="in", token=TOKEN)
+        assert (deep.status_code, deep.headers["location"]) == (303, "/status/tell")
         # The client would keep a Secure cookie to itself here.
         signed = visitor.post("/status", sign="in", token=TOKEN)
         assert "Secure" not in signed.headers["set-cookie"]
@@ -283,6 +286,9 @@ def test_ui_serves_the_page_of_a_database_on_loopback(dsn: str, tmp_path: Path, 
             assert visitor.operate("tell", "run").status_code == 409
             assert visitor.operate("tell", "pause").status_code == 303
             assert visitor.client.post("/", json={}).status_code == 404
+            assert visitor.get("/").headers["location"] == "/status"
+            port = found[0].rpartition(":")[2]
+            assert shell("ui", "--port", port)[2].endswith("): pass --port N\n")
         with Visitor(found[0], Host="evil.example") as rebound:
             assert rebound.get().status_code == 403
     finally:

@@ -88,7 +88,7 @@ async def asked(urls: list[str], *, allow_private: bool = False) -> list[str]:
     async with client() as http:
         for url in urls:
             try:
-                where = source(allow_private=allow_private)
+                where = source(url, allow_private=allow_private)
                 async with asyncio.timeout(5), aclosing(await get(http, where, url, accept="*/*")) as page:
                     said.append(b"".join([chunk async for chunk in page.chunks()]).decode())
             except FeedError as error:
@@ -156,6 +156,14 @@ def test_a_source_that_may_reach_private_addresses_does(web: Web, canary: Web, i
     urls = prepare("direct", OURS, web, canary, internet)
     assert asyncio.run(asked(urls, allow_private=True)) == ["the secret"] * len(urls)
     assert canary.visitors
+
+
+def test_a_private_host_does_not_lead_to_another(web: Web, canary: Web, internet: Internet) -> None:
+    web.scripts |= {"/there": moved(f"http://localhost:{canary.port}/"), "/here": moved(canary.url())}
+    said = asyncio.run(asked([web.url("/there"), web.url("/here")], allow_private=True))
+    assert "private address" in said[0]
+    assert said[1] == "the secret", "the host that the file names"
+    assert canary.visitors == 1
 
 
 def test_of_several_addresses_only_the_public_ones_are_tried(web: Web, canary: Web, internet: Internet) -> None:

@@ -111,8 +111,8 @@ class Web:
                 self.scripts.get(path, answer(b"no such page", 404))(Connection(visitor, self._over))
 
 
-def source(*, allow_private: bool = True) -> Source:
-    return Source(name="acme", kind="greenhouse", url="https://feeds.example/", allow_private=allow_private)
+def source(url: str = "http://127.0.0.1/", *, allow_private: bool = True) -> Source:
+    return Source(name="acme", kind="greenhouse", url=url, allow_private=allow_private)
 
 
 async def read(
@@ -122,7 +122,7 @@ async def read(
     allow_private: bool = True,
 ) -> tuple[Page, bytes]:
     """The page and its body, fetched by a client of its own."""
-    where = source(allow_private=allow_private)
+    where = source(url, allow_private=allow_private)
     async with (
         client() as http,
         aclosing(await get(http, where, url, accept="application/json", validators=validators)) as page,
@@ -135,7 +135,7 @@ async def drain(url: str, seconds: float) -> int:
     async with (
         asyncio.timeout(seconds),
         client() as http,
-        aclosing(await get(http, source(), url, accept="*/*")) as page,
+        aclosing(await get(http, source(url), url, accept="*/*")) as page,
     ):
         return sum([len(chunk) async for chunk in page.chunks()])
 

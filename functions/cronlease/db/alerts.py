@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cronlease.db.queries import Query, array, call, first
+from cronlease.db.schema import in_schema
 
 
 def name_of(url: str) -> str:
@@ -51,3 +52,9 @@ def settle_refresh_alerts(
 def read_refresh_health() -> Query[dict[str, list[str]]]:
     """The names of the schedules that are late, failing, or stopped by their breaker."""
     return call("read_refresh_health", {}, first)
+
+
+def has_schedule_table() -> Query[bool]:
+    """Whether there is anything of ours, of whichever version."""
+    text = "select pg_catalog.to_regclass('public.refresh_schedule') is not null"
+    return Query(in_schema(text), {}, first)

@@ -73,7 +73,7 @@ class Browser:
 
     async def _page(self, view: "_View") -> Answer:
         if not await self._is_admitted(view.scope):
-            return view.html("sign_in.html", 401, wrong=False)
+            return view.html("sign_in.html", 401, here=view.here, wrong=False)
         check_status(self._settings, view.scope)
         view.can_sign_out = SIGNED_IN in view.cookies
         try:
@@ -110,10 +110,10 @@ class Browser:
         check_origin(view.scope)
         fields = _fields(await read_body(view.scope, receive))
         name = name_in(view.scope)
-        if name is None:
+        if name is None or "sign" in fields:
             return self._sign(view, fields)
         if not await self._is_admitted(view.scope):
-            return view.html("sign_in.html", 401, wrong=False)
+            return view.html("sign_in.html", 401, here=view.here, wrong=False)
         if not is_checked(self._settings, view.scope):
             raise Refused(403, "forbidden", "these forms are not for callers nobody has checked: set CRONLEASE_AUTH")
         check_form(view.scope, fields.get("form", ""))
@@ -132,15 +132,14 @@ class Browser:
         """In or out."""
         if self._tokens is None or "sign" not in fields:
             raise not_allowed("POST", view.root + "/status", ("GET",))
-        home = f"{view.root}/status"
         if fields["sign"] == "out":
-            return view.redirect(home, sign_in_cookie(view.scope, view.root, ""))
+            return view.redirect(f"{view.root}/status", sign_in_cookie(view.scope, view.root, ""))
         try:
             value = sign_in(self._tokens, fields.get("token", ""))
         except Refused as refused:
             log_refusal(view.scope, view.request_id, refused)
-            return view.html("sign_in.html", 401, wrong=True)
-        return view.redirect(home, sign_in_cookie(view.scope, view.root, value))
+            return view.html("sign_in.html", 401, here=view.here, wrong=True)
+        return view.redirect(view.here, sign_in_cookie(view.scope, view.root, value))
 
     async def _operate(self, view: "_View", name: str, fields: dict[str, str]) -> str:
         """Does it and records who did; answers a word of details.SAID. Raises DatabaseTrouble or Refused."""
@@ -203,6 +202,16 @@ class _View:
         self.cookies = cookies(scope)
         self.can_sign_out = False
         self._form = forms_text(scope)
+
+    @property
+    def here(self) -> str:
+        """The page that was asked for, written anew: always one of ours."""
+        if (name := name_in(self.scope)) is not None:
+            return render.address(self.root, name)
+        asked = overview.Asked.of(query_of(self.scope))
+        return render.listing(
+            self.root, search=asked.search, health=asked.health, page=asked.page if asked.page > 1 else None
+        )
 
     def html(self, template: str, status: int = 200, more: dict[str, str] | None = None, **shown: Any) -> Answer:
         nonce = secrets.token_urlsafe(16)

@@ -9,14 +9,17 @@ import time
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from cronlease.db.alerts import read_refresh_health
+from cronlease.db.alerts import has_schedule_table, read_refresh_health
 from cronlease.db.connection import within
-from cronlease.errors import DatabaseTrouble
+from cronlease.errors import DatabaseTrouble, SchemaMissing
 from cronlease.observe.logs import log
 from cronlease.outcome import SkipReason
 from cronlease.triggers.database import OwnDatabase
+from cronlease.triggers.status import NOTHING_YET
 
 _REMEMBERED_SECONDS = 10.0
+
+_OLDER = "the database is not migrated yet: run `cronlease migrate` as the owner of the schema"
 
 Unwell = dict[str, list[str]]
 
@@ -25,6 +28,7 @@ class Health(NamedTuple):
     """The names of what is not well, by what is wrong; None: the database could not be read."""
 
     unwell: Unwell | None
+    hint: str | None = None
 
     @property
     def http_status(self) -> int:
@@ -35,7 +39,8 @@ class Health(NamedTuple):
         body: dict[str, Any] = {"healthy": self.http_status == 200}
         if self.unwell is None:
             return body | {"reason": SkipReason.SCHEDULE_READ_ERROR}
-        return body | {kind: names if with_names else len(names) for kind, names in self.unwell.items()}
+        body |= {kind: names if with_names else len(names) for kind, names in self.unwell.items()}
+        return body | {"hint": self.hint} if self.hint else body
 
 
 class HealthCheck:
@@ -58,9 +63,19 @@ class HealthCheck:
 
     async def _look(self) -> Health:
         try:
-            unwell: Unwell = await within(self._limit, self._database.get().ask(read_refresh_health()))
-            return Health(unwell)
+            return await within(self._limit, self._ask())
         except (DatabaseTrouble, TimeoutError) as trouble:
             why = str(trouble) or "no answer"
             log(logging.ERROR, f"The health of the schedules could not be read: {why}", action="health_failed")
             return Health(None)
+
+    async def _ask(self) -> Health:
+        database = self._database.get()
+        try:
+            unwell: Unwell = await database.ask(read_refresh_health())
+            return Health(unwell)
+        except SchemaMissing as missing:
+            if await database.ask(has_schedule_table()):
+                raise SchemaMissing(f"{str(missing).rstrip('.')}; {_OLDER}") from missing
+            # Nothing is late where nothing is scheduled yet.
+            return Health({"late": [], "failing": [], "breaker_open": []}, NOTHING_YET)

@@ -112,6 +112,12 @@ class HttpTrigger:
         root, path = place(scope)
         if path == "/status" or path.startswith("/status/"):
             return await self._status(scope, receive, request_id)
+        if path == "/" and scope["method"] == "GET" and not self._jobs():
+            from cronlease.triggers.status import is_for_browser
+
+            if is_for_browser(scope):
+                # Where nothing runs, as in `cronlease ui`, the page is all there is.
+                return json_answer({"ok": True}, request_id, 303, {"Location": f"{root}/status"})
         job = self._job_at(root, path)
         allowed = _ROUTES["/"] if job is not None else _ROUTES[path]
         # Vercel's cron sends a GET with its secret. Where nobody checks that, a GET starts nothing.

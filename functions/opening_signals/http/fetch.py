@@ -155,7 +155,7 @@ class _Request:
         self._http = http
         self._host = host
         self._headers = {"Accept": accept, **validators.headers()}
-        self._extensions = {network.ALLOW_PRIVATE: source.allow_private}
+        self._source = source
         self._validators = validators
 
     async def ask(self, url: str) -> Page:
@@ -200,10 +200,13 @@ class _Request:
             raise FeedError("its address, or one it redirects to, cannot be used") from None
 
     async def _follow(self, url: httpx2.URL) -> Page:
+        # The file vouches for the host that it names, and not for where that one leads.
+        private = httpx2.URL(self._source.url).host if self._source.allow_private else None
         for _ in range(MOST_REDIRECTS + 1):
             if url.scheme not in ("http", "https") or not url.host or (url.port or 80) > 65535:
                 raise FeedError("leads to an address that is not http or https")
-            request = self._http.build_request("GET", url, headers=self._headers, extensions=self._extensions)
+            extensions = {network.ALLOW_PRIVATE: url.host == private}
+            request = self._http.build_request("GET", url, headers=self._headers, extensions=extensions)
             response = await self._http.send(request, stream=True)
             try:
                 location = response.headers.get("location")

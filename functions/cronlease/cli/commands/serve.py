@@ -126,14 +126,14 @@ def _impatient(seconds: float) -> type[asyncio.Protocol]:
     return Impatient
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, advice: str = "pass --host or --port N") -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except PermissionError:
         raise click.ClickException(f"port {port} is not yours to use: pass --port N") from None
     except OSError as error:
-        sentence = f"nobody can listen on {host}:{port} ({error.strerror or error}): pass --host or --port N"
+        sentence = f"nobody can listen on {host}:{port} ({error.strerror or error}): {advice}"
         raise click.ClickException(sentence) from None
 
 

@@ -29,7 +29,7 @@ def ui_command(toolbox: "Toolbox", port: int) -> None:
     # Only loopback callers reach it, and they may do everything.
     settings = toolbox.settings()._replace(auth=None, on_platform=False, log_level="WARNING")
     logs.configure(settings.log_level)
-    place = listen("127.0.0.1", port)
+    place = listen("127.0.0.1", port, "pass --port N")
     with toolbox.troubles():
         server = server_of(settings)
         click.echo(f"The status page is at {address_of(place)}/status; Ctrl-C ends it.")

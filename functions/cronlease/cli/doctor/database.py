@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
+from cronlease.cli.doctor import alerts
 from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
 from cronlease.cli.drift import BY_HAND, MIGRATE, drift
 from cronlease.cli.questions import questions_of
@@ -62,6 +63,7 @@ def check(
         yield from _tried("backends", lambda: _backends(conn))
         yield from _tried("cadences", lambda: _cadences(conn))
         yield from _tried("args", lambda: _args(conn))
+        yield from _tried("alerts", lambda: alerts.check(conn, settings.alert_url))
         if known is not None:
             yield from _tried("actions", lambda: _actions(conn, known))
         else:

@@ -1,0 +1,14 @@
+-- name: undelivered
+-- How many alerts wait for each address, and since when; those of the last minute may be on their way.
+select coalesce(
+  jsonb_agg(jsonb_build_object('address', found.address, 'count', found.alerts, 'since', found.since)),
+  '[]'
+)
+from (
+  select a.address, count(*) as alerts, to_char(min(a.created_at) at time zone 'UTC', 'YYYY-MM-DD HH24:MI') as since
+  from public.refresh_alerts a
+  group by a.address
+  having min(a.created_at) < clock_timestamp() - interval '1 minute'
+  order by min(a.created_at)
+  limit 10
+) found
