@@ -14,7 +14,7 @@ as $$
     when (p_row).every is not null then (p_row).every
     when (p_row).planned_from = 'hit'
       and (p_row).planned_before = p_cadence
-      and (p_row).planned_at > now() - interval '1 hour'
+      and (p_row).planned_at > clock_timestamp() - interval '1 hour'
       then 'hit'
     else coalesce(p_cadence, (p_row).planned_from)
   end
