@@ -1,4 +1,10 @@
-"""Ratios, side by side in one run: python -m tests.bench.<name>, from the root of the repository. Asserts nothing."""
+"""Ratios, side by side in one run. Nothing here asserts on speed.
+
+From the root of the repository, `python -m tests.bench` runs all benches and prints one table with their goals, and
+`python -m tests.bench.bench_<name>` runs one and says more. Two modules are tools and no benches: `trace_modules`
+counts the modules that a hit passes, and `profile_handler` shows where its time goes. pg-boss needs Node.js and River
+needs Go, so neither can run here.
+"""
 
 import sys
 from pathlib import Path

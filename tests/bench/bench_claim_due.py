@@ -3,16 +3,19 @@
 In each half of the rows is due and of an action nobody here knows; the known ones are due a few at a time.
 """
 
-import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from cronlease.db.migration.migrate import migrate
-from tests.bench.side_by_side import Bench, Measure, alternate, cores, database, measured, pin, show
+from tests.bench import command
+from tests.bench.side_by_side import Measure, alternate, compare, measured, pinned, show
+from tests.bench.table import Row
 
+QUICK = {"rounds": 4, "schedules": 20_000}
+SMALL = 1000
 ACTIONS = [f"work {number}" for number in range(5)]
 CLAIM = "select acquired, function_name, fence from public.claim_due_refresh(p_request_id => %s, p_actions => %s)"
 FINISH = (
@@ -27,26 +30,13 @@ FILL = """
       '{}',
       '10m..15m',
       clock_timestamp() + case when i %% 2 = 0 then -1 else 100 end * interval '1 day' * random()
-    from generate_series(1, %s) i
+    from generate_series(1, %(size)s) i
 """
 MAKE_DUE = """
     update public.refresh_schedule
     set next_run_at = clock_timestamp() - random() * interval '1 hour'
     where id in (select (random() * %s)::integer / 2 * 2 + 1 from generate_series(1, %s))
 """
-
-
-def filled(bench: Bench, rows: int) -> psycopg.Connection[Any]:
-    """A database of its own with so many schedules in it."""
-    name = f"rows_{rows}"
-    with bench.connect() as admin:
-        admin.execute(f"create database {name}")
-    url = make_conninfo(bench.url, dbname=name)
-    migrate(url)
-    conn = psycopg.connect(url, autocommit=True, prepare_threshold=1)
-    conn.execute(FILL, [rows])
-    conn.execute("vacuum analyze public.refresh_schedule")
-    return conn
 
 
 def drain(conn: psycopg.Connection[Any], rows: int, times: int) -> Measure:
@@ -73,29 +63,22 @@ def ask_in_vain(conn: psycopg.Connection[Any], times: int) -> Measure:
     )
 
 
-def run(bench: Bench, sizes: list[int], rounds: int) -> None:
-    tables = {f"{rows:,} rows": (filled(bench, rows), rows) for rows in sizes}
-    base = next(iter(tables))
-    goals = dict.fromkeys(list(tables)[1:], "flat: <= 2.0")
-    found = alternate({name: drain(conn, rows, 20) for name, (conn, rows) in tables.items()}, rounds)
-    show("claim and finish", found, base, goals)
-    found = alternate({name: ask_in_vain(conn, 50) for name, (conn, _) in tables.items()}, rounds)
-    show("nothing is due", found, base, goals)
-    for conn, _ in tables.values():
-        conn.close()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    given = parser.parse_args()
-    core = cores()[-1] if cores() else None
-    with database(core) as bench:
-        pin(0, core)
-        print(f"client and backend on core {core}, {given.rounds} rounds")
-        run(bench, [1000, given.rows], given.rounds)
+def rows(*, rounds: int = 30, schedules: int = 1_000_000) -> Iterator[Row]:
+    with pinned() as bench, ExitStack() as stack:
+        tables = {
+            f"{size:,} rows": (stack.enter_context(bench.filled(f"rows_{size}", FILL, size=size)), size)
+            for size in (SMALL, schedules)
+        }
+        measures = {
+            "claim and finish": {name: drain(conn, size, 20) for name, (conn, size) in tables.items()},
+            "nothing is due": {name: ask_in_vain(conn, 50) for name, (conn, _) in tables.items()},
+        }
+        base, large = tables
+        for title, variants in measures.items():
+            found = alternate(variants, rounds)
+            show(title, found, base)
+            yield compare(f"{title} among {large}", found, large, base, "<= 2.0")
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

@@ -1,8 +1,7 @@
 """Claim and finish against two raw updates of the row: four commits with fsync, client and backend on one core."""
 
-import argparse
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,7 +13,9 @@ from cronlease.db.connection import Database
 from cronlease.db.functions import Claim, Finish, acquire_refresh_lock, finish_refresh_run
 from cronlease.db.queries import Query
 from cronlease.outcome import Counts, Status
-from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
+from tests.bench import command
+from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, compare, measured, pinned, show
+from tests.bench.table import Row
 
 CLAIM = (
     "update public.refresh_schedule set locked_by = %s, locked_until = clock_timestamp() + interval '5 minutes',"
@@ -25,7 +26,8 @@ FINISH = (
     " next_run_at = clock_timestamp() + interval '10 minutes', last_run_at = clock_timestamp(), last_status = %s"
     " where function_name = %s"
 )
-BASE, OURS, GOALS = "two raw updates", "claim and finish", {"claim and finish": ">= 0.75"}
+QUICK = {"rounds": 4, "times": 10}
+BASE, OURS, GOAL = "two raw updates", "claim and finish", ">= 0.75"
 LEASE, DELAY, RETENTION = timedelta(minutes=5), timedelta(minutes=10), timedelta(days=30)
 
 
@@ -41,7 +43,12 @@ def finish(request_id: UUID, claimed: Claim) -> Query[Finish]:
     )
 
 
-def on_a_plain_connection(bench: Bench, rounds: int, times: int) -> None:
+def row(where: str, found: dict[str, list[Cost]]) -> Row:
+    show(f"{where}, pairs per second", found, BASE, as_rate=True)
+    return compare(f"claim and finish {where}", found, OURS, BASE, GOAL, rate="pairs/s")
+
+
+def on_a_plain_connection(bench: Bench, rounds: int, times: int) -> Row:
     with bench.connect() as conn:
 
         def two_updates() -> None:
@@ -54,10 +61,10 @@ def on_a_plain_connection(bench: Bench, rounds: int, times: int) -> None:
 
         backend = [conn.info.backend_pid]
         variants = {BASE: measured(two_updates, times, backend), OURS: measured(claim_and_finish, times, backend)}
-        show("on a plain connection, pairs per second", alternate(variants, rounds), BASE, GOALS, as_rate=True)
+        return row("on a plain connection", alternate(variants, rounds))
 
 
-def on_the_pool(bench: Bench, rounds: int, times: int) -> None:
+def on_the_pool(bench: Bench, rounds: int, times: int) -> Row:
     """As run_once does it; one after another, so the pool always hands out the same connection."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         pool = Database(bench.url)
@@ -86,22 +93,17 @@ def on_the_pool(bench: Bench, rounds: int, times: int) -> None:
 
         backends = [runner.run(backend())]
         variants = {BASE: repeated(two_updates), OURS: repeated(claim_and_finish)}
-        show("on the pool, pairs per second", alternate(variants, rounds), BASE, GOALS, as_rate=True)
+        found = alternate(variants, rounds)
         runner.run(pool.close())
+        return row("on the pool", found)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--times", type=int, default=25, help="pairs of commits in a round")
-    args = parser.parse_args()
-    core = cores()[-1] if cores() else None
-    with database(core) as bench:
-        pin(0, core)
-        print(f"client and backend on core {core}, {args.rounds} rounds of {args.times}")
-        on_the_pool(bench, args.rounds, args.times)
-        on_a_plain_connection(bench, args.rounds, args.times)
+def rows(*, rounds: int = 60, times: int = 25) -> Iterator[Row]:
+    """`times` is how many pairs of commits are in a round."""
+    with pinned() as bench:
+        yield on_the_pool(bench, rounds, times)
+        yield on_a_plain_connection(bench, rounds, times)
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

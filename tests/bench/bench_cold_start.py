@@ -1,30 +1,61 @@
-"""Process spawn to the first 200: our function, which asks the database, against a bare functions-framework hello.
+"""Process spawn to the first 200: our function, served in two ways, beside a bare functions-framework hello.
 
-Bytecode is present. Then what our function imports beyond what the hello does, in the process that answered.
+Ours asks the database before it answers. So does the second hello, by psycopg alone: it shows how much of a cold
+start the driver and its connection are. Bytecode is there, as in the image: the first start of each, which does not
+count, compiles what it imports. The last output is a list of the modules that our function imports and the hello does
+not.
 """
 
-import argparse
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.served import HELLO, environment, first_answer, free_port, spawn_function, stop, workers_of
-from tests.bench.side_by_side import NAME, ROOT, Bench, Cost, Measure, alternate, children_on, cores, cpu_of, database
-from tests.bench.side_by_side import show as show_table
+from tests.bench import command
+from tests.bench.served import HELLO, SERVE, Function, environment, free_port, serving, stop, workers_of, written
+from tests.bench.side_by_side import (
+    NAME,
+    ROOT,
+    Bench,
+    Cost,
+    Measure,
+    alternate,
+    children_on,
+    compare,
+    cores,
+    cpu_of,
+    database,
+    show,
+)
+from tests.bench.table import Row
 
+QUICK = {"rounds": 3, "most": 5}
+BASE = "a bare hello on functions-framework"
+ASKING = """import os
+
+import functions_framework.aio
+import psycopg
+
+
+@functions_framework.aio.http
+async def asking(request):
+    async with await psycopg.AsyncConnection.connect(os.environ["DATABASE_URL"]) as conn:
+        await conn.execute("select 1")
+    return "ok"
+"""
 _IMPORT = re.compile(r"^import time: +(\d+) \| +(\d+) \| ( *)(\S+)$", re.MULTILINE)
 
 
-def start(bench: Bench, source: Path, target: str, core: int | None) -> Measure:
+def start(bench: Bench, function: Function, core: int | None) -> Measure:
     """Spawns it, waits for its first answer, stops it."""
 
     def measure() -> Cost:
         port, env = free_port(), environment(bench)
         start = time.perf_counter()
         with children_on(core):
-            process = spawn_function(source, target, port, env, bench.place / f"{target}.log")
+            process = function.spawn(port, env, bench.place / f"{function.target}.log")
         try:
-            first_answer(port, process)
+            function.first_answer(port, process)
             return Cost(time.perf_counter() - start, cpu_of(workers_of(process.pid)))
         finally:
             stop(process)
@@ -32,19 +63,16 @@ def start(bench: Bench, source: Path, target: str, core: int | None) -> Measure:
     return measure
 
 
-def imports(bench: Bench, source: Path, target: str) -> dict[str, tuple[int, int]]:
+def imports(bench: Bench, function: Function) -> dict[str, tuple[int, int]]:
     """Microseconds of each module it has imported by the first answer: its own, and with what it imported."""
-    port, log = free_port(), bench.place / "imports.log"
-    process = spawn_function(source, target, port, environment(bench), log, options=("-X", "importtime"))
-    try:
-        first_answer(port, process)
-    finally:
-        stop(process)
+    with serving(function, bench, None, options=("-X", "importtime")):
+        pass
+    log = bench.place / f"{function.target}.log"
     return {name: (int(own), int(total)) for own, total, _, name in _IMPORT.findall(log.read_text())}
 
 
-def show_imports(bench: Bench, source: Path, hello: Path, most: int) -> None:
-    ours, bare = imports(bench, source, NAME), imports(bench, hello, "hello")
+def show_imports(bench: Bench, function: Function, hello: Function, most: int) -> None:
+    ours, bare = imports(bench, function), imports(bench, hello)
     extra = {name: cost for name, cost in ours.items() if name not in bare}
     total = sum(own for own, _ in extra.values()) / 1000
     print(f"\n{len(extra)} modules that the hello does not import, {total:.1f} ms in all (importtime adds some)")
@@ -54,22 +82,24 @@ def show_imports(bench: Bench, source: Path, hello: Path, most: int) -> None:
             print(f"  {cost[key] / 1000:6.1f}  {name}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--source", type=Path, default=ROOT / "functions" / "main.py", help="another main.py")
-    parser.add_argument("--most", type=int, default=15, help="modules to list")
-    args = parser.parse_args()
+def rows(*, rounds: int = 16, source: Path = ROOT / "functions" / "main.py", most: int = 15) -> Iterator[Row]:
+    """The starts take turns; `most` is how many modules are listed."""
     core = cores()[-1] if len(cores()) > 1 else None
     with database(core) as bench:
-        hello = bench.place / "hello.py"
-        hello.write_text(HELLO)
-        print(f"the function and the database on core {core}, {args.rounds} spawns each")
-        base, ours = "a bare hello", "our function, a skip"
-        variants = {base: start(bench, hello, "hello", core), ours: start(bench, args.source, NAME, core)}
-        show_table("spawn to the first 200", alternate(variants, args.rounds), base, {ours: "<= 1.25"})
-        show_imports(bench, args.source, hello, args.most)
+        hello, framework = written(bench, "hello", HELLO), Function(source, NAME, "not_due")
+        print(f"the function and the database on core {core}, {rounds} spawns each")
+        goals = {
+            "a hello that asks by psycopg": (written(bench, "asking", ASKING), ""),
+            "our target on functions-framework": (framework, "<= 1.15"),
+            "our ASGI app by cronlease serve": (framework._replace(served_by=SERVE), "<= 0.9"),
+        }
+        variants = {name: start(bench, function, core) for name, (function, _) in goals.items()}
+        found = alternate({BASE: start(bench, hello, core)} | variants, rounds)
+        show("spawn to the first 200", found, BASE)
+        for name, (_, goal) in goals.items():
+            yield compare(f"cold start, {name}", found, name, BASE, goal)
+        show_imports(bench, framework, hello, most)
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

@@ -3,8 +3,7 @@
 The other rows say where the time goes.
 """
 
-import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,8 +13,11 @@ import psycopg
 from cronlease.db.ask import ask_sync
 from cronlease.db.functions import Claim, acquire_refresh_lock
 from cronlease.db.queries import Query
-from tests.bench.side_by_side import NAME, Bench, Cost, Measure, alternate, cores, database, measured, pin, show
+from tests.bench import command
+from tests.bench.side_by_side import NAME, Cost, Measure, alternate, compare, measured, pinned, show
+from tests.bench.table import Row
 
+QUICK = {"rounds": 4}
 FUNCTION = "public.acquire_refresh_lock"
 SHORT = "select acquired, reason, locked_until, next_run_at from"
 BARE = f"select * from {FUNCTION}(p_function_name => '{NAME}', p_request_id => gen_random_uuid())"
@@ -77,27 +79,17 @@ def in_the_server(conn: psycopg.Connection[Any], calls: int) -> dict[str, Measur
     }
 
 
-def run(bench: Bench, rounds: int) -> None:
-    goals = {"the decision": "<= 2.0"}
-    with bench.connect() as conn:
+def rows(*, rounds: int = 40) -> Iterator[Row]:
+    with pinned() as bench, bench.connect() as conn:
         for state in ("not_due", "locked"):
             bench.set_row(state)
             found = alternate(over_the_wire(conn, 300), rounds)
-            show(f"{state}, one round trip", found, "select 1", goals)
+            show(f"{state}, one round trip", found, "select 1")
+            yield compare(f"the decision, {state}, one round trip", found, "the decision", "select 1", "<= 2.0")
         found = alternate(in_the_server(conn, 5000), max(5, rounds // 3))
-        show("locked, inside the server", found, "the row by its key", {})
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=40)
-    rounds = parser.parse_args().rounds
-    core = cores()[-1] if cores() else None
-    with database(core) as bench:
-        pin(0, core)
-        print(f"client and backend on core {core}, {rounds} rounds")
-        run(bench, rounds)
+        show("locked, inside the server", found, "the row by its key")
+        yield compare("the decision, locked, inside the server", found, "the decision", "the row by its key")
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

@@ -1,189 +1,125 @@
-"""How fast due empty actions are drained: one dispatcher, eight of them, and the queues of the field, in one run.
+"""How fast due actions are drained: one dispatcher, eight of them, and the queues of the field, in one run.
 
-    pip install -r tests/bench/requirements.txt && python -m tests.bench.bench_dispatch --rows 20000 --processes 8
+    python -m tests.bench.bench_dispatch [--actions 20000] [--processes 8] [--writes 5000]
 
-Every dispatcher is a process. Each of ours takes one row at a time, and each row is a lease, a fence and a line of
-history; pgqueuer takes ten jobs a time, procrastinate one. What matters first is the column `twice or never`.
+Every dispatcher is a process. The time begins when all of them have imported what they need, and ends when the last
+action is recorded as done: some take seconds to end after that. A row of ours is a lease, a fence and a line of
+history. First the actions do nothing. Then each writes one row: ours does so in `run.commit()`, where data and
+schedule commit together. The peers have their default concurrency.
+pg-boss needs Node.js and River needs Go: neither can run here.
 """
 
-import argparse
-import asyncio
 import contextlib
-import logging
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from cronlease import Run
-from cronlease.db.connection import Database
-from cronlease.db.migration.migrate import migrate
-from cronlease.job import Job
-from cronlease.settings import load
-from cronlease.triggers.dispatch import Dispatcher
+from tests.bench import command
+from tests.bench.contenders import CONTENDERS, LANES, WRITTEN
+from tests.bench.peers import is_installed
 from tests.bench.side_by_side import Bench, database
+from tests.bench.table import Row, against, below
+
+QUICK = {"actions": 300, "processes": 2, "writes": 200}
+PEERS = [name for name in CONTENDERS if name != "ours"]
+GOALS = {"pgqueuer": ">= 3"}
+WRITING_GOALS = dict.fromkeys(PEERS, ">= 1")
+NOT_COMPARED = "pg-boss needs Node.js and River needs Go, so neither is compared"
+# A worker that runs so many actions at the same time stays below so many MB.
+LIMIT = 150
 
 
-class Contender(NamedTuple):
-    """How its rows are made, how one process drains them until none is left, and how many were not done once."""
+class Drained(NamedTuple):
+    """Actions per second, how many were not done exactly once, and the most memory of a process in MB."""
 
-    fill: Callable[[str, int], None]
-    drain: Callable[[str], Any]
-    wrong: str
-
-
-def fill_ours(dsn: str, rows: int) -> None:
-    migrate(dsn)
-    with psycopg.connect(dsn, autocommit=True) as conn:
-        conn.execute(
-            "insert into public.refresh_schedule (function_name, action, once, next_run_at)"
-            " select 'row ' || n, 'nothing', true, clock_timestamp() - random() * interval '1 hour'"
-            " from generate_series(1, %s) n",
-            [rows],
-        )
-        conn.execute("vacuum analyze public.refresh_schedule")
-
-
-async def drain_ours(dsn: str) -> None:
-    async def nothing(run: Run) -> None: ...
-
-    settings = load({"CRONLEASE_DISPATCH_PAUSE": "0s", "CRONLEASE_LOG_LEVEL": "ERROR"})
-    database = Database(dsn)
-    job = Job.of(nothing, settings, name="nothing", has_row=False)
-    dispatcher = Dispatcher({"nothing": job}, database, settings)
-    while (await dispatcher.run_due()).ran:
-        pass
-    await database.close()
-
-
-def procrastinate_app(dsn: str) -> Any:
-    procrastinate = import_module("procrastinate")
-    # It warns of an app that lives in the main module; here it has to.
-    logging.getLogger("procrastinate").setLevel(logging.ERROR)
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=dsn, min_size=1, max_size=4))
-
-    async def nothing(number: int) -> None: ...
-
-    return app, app.task(name="nothing")(nothing)
-
-
-def fill_procrastinate(dsn: str, rows: int) -> None:
-    async def fill() -> None:
-        app, nothing = procrastinate_app(dsn)
-        async with app.open_async():
-            await app.schema_manager.apply_schema_async()
-            for start in range(0, rows, 1000):
-                await nothing.batch_defer_async(*({"number": n} for n in range(start, min(start + 1000, rows))))
-
-    asyncio.run(fill())
-
-
-async def drain_procrastinate(dsn: str) -> None:
-    app, _ = procrastinate_app(dsn)
-    async with app.open_async():
-        await app.run_worker_async(wait=False, listen_notify=False, install_signal_handlers=False)
-
-
-def fill_pgqueuer(dsn: str, rows: int) -> None:
-    driver, queue = import_module("pgqueuer.db"), import_module("pgqueuer.queries")
-
-    async def fill() -> None:
-        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-            queries = queue.Queries(driver.PsycopgDriver(conn))
-            await queries.install()
-            for start in range(0, rows, 1000):
-                count = min(1000, rows - start)
-                await queries.enqueue(["nothing"] * count, [None] * count, [0] * count)
-
-    asyncio.run(fill())
-
-
-async def drain_pgqueuer(dsn: str) -> None:
-    async def nothing(job: Any) -> None: ...
-
-    driver, types = import_module("pgqueuer.db"), import_module("pgqueuer.types")
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-        queuer = import_module("pgqueuer").PgQueuer(driver.PsycopgDriver(conn))
-        queuer.entrypoint("nothing")(nothing)
-        await queuer.run(mode=types.QueueExecutionMode.drain)
-
-
-CONTENDERS = {
-    "ours": Contender(
-        fill_ours,
-        drain_ours,
-        "select %(rows)s - count(*) filter (where n = 1) from"
-        " (select count(*) n from public.refresh_runs where status = 'success' group by function_name) runs",
-    ),
-    "procrastinate": Contender(
-        fill_procrastinate,
-        drain_procrastinate,
-        "select %(rows)s - count(*) filter (where status = 'succeeded' and attempts = 1) from procrastinate_jobs",
-    ),
-    "pgqueuer": Contender(
-        fill_pgqueuer,
-        drain_pgqueuer,
-        "select %(rows)s - count(*) filter (where n = 1) from"
-        " (select count(*) n from pgqueuer_log where status = 'successful' group by job_id) jobs",
-    ),
-}
+    rate: float
+    wrong: int
+    memory: float
 
 
 @contextlib.contextmanager
 def fresh(bench: Bench, name: str) -> Iterator[str]:
+    yield bench.another(name)
     with bench.connect() as admin:
-        admin.execute(f'create database "{name}"')
-    yield make_conninfo(bench.url, dbname=name)
-    with bench.connect() as admin:
-        admin.execute(f'drop database "{name}" with (force)')
+        admin.execute(f'drop database "{name}" with (force)'.encode())
 
 
-def run(bench: Bench, name: str, rows: int, processes: int) -> tuple[float, int]:
-    """Seconds until all is drained, and how many rows were not done exactly once."""
+def released(commands: list[list[str]]) -> tuple[float, list[str]]:
+    """Runs them all to their ends; the time at which all were ready and began, and what each said at its end."""
+    # They all read from the same pipe: its end is the start for all of them.
+    waiting, start = os.pipe()
+    children = [subprocess.Popen(each, stdin=waiting, stdout=subprocess.PIPE, text=True) for each in commands]
+    os.close(waiting)
+    try:
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n", "a process did not become ready"
+        began = time.time()
+    finally:
+        os.close(start)
+    said = [child.communicate()[0] for child in children]
+    assert not any(child.returncode for child in children), "a process failed"
+    return began, said
+
+
+def run(bench: Bench, name: str, actions: int, processes: int, *, writes: bool = False) -> Drained:
     contender = CONTENDERS[name]
     with fresh(bench, f"{name} {processes}") as dsn:
-        contender.fill(dsn, rows)
-        command = [sys.executable, "-m", "tests.bench.bench_dispatch", "--drain", name, dsn]
-        began = time.perf_counter()
-        children = [subprocess.Popen(command) for _ in range(processes)]
-        assert [child.wait() for child in children] == [0] * processes, f"{name} failed"
-        seconds = time.perf_counter() - began
-        with psycopg.connect(dsn) as conn:
-            row = conn.execute(contender.wrong, {"rows": rows}).fetchone()
-        assert row is not None
-        return seconds, int(row[0])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--drain", nargs=2, metavar=("CONTENDER", "DSN"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.drain:
-        name, dsn = options.drain
-        asyncio.run(CONTENDERS[name].drain(dsn))
-        return
-    with database(None) as bench:
+        contender.fill(dsn, actions)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute(WRITTEN)
+            drain = [sys.executable, "-m", "tests.bench.contenders", name, dsn, *(["write"] if writes else [])]
+            began, said = released([drain] * processes)
+            wrong, ended = conn.execute(contender.figures.encode(), {"rows": actions}).fetchone() or (actions, None)
+            written = conn.execute("select count(*) from written").fetchone()
+        assert ended is not None, f"{name} did nothing"
+        assert written == (actions if writes else 0,), f"{name} wrote {written}"
+        # The database's clock is ours: both are on this machine.
+        seconds = float(ended) - began
+        found = Drained(actions / seconds, int(wrong), max(map(float, said)))
         print(
-            f"{options.rows} empty actions\n{'':26}{'seconds':>9}{'actions/s':>11}{'ratio':>7}{'twice or never':>16}"
+            f"{name}, {processes} processes, {actions} {'writes' if writes else 'empty actions'}: {seconds:.1f} s,"
+            f" {found.rate:.0f}/s, {found.wrong} twice or never, {found.memory:.0f} MB",
+            flush=True,
         )
-        base = 0.0
-        for processes in (1, options.processes):
-            for name in CONTENDERS:
-                seconds, wrong = run(bench, name, options.rows, processes)
-                base = base or seconds
-                label = f"{name}, {processes} process{'es' if processes > 1 else ''}"
-                print(
-                    f"{label:26}{seconds:>9.1f}{options.rows / seconds:>11.0f}{base / seconds:>7.2f}{wrong:>16}",
-                    flush=True,
-                )
+        return found
+
+
+def rates(found: Mapping[str, Drained]) -> dict[str, float]:
+    return {name: drained.rate for name, drained in found.items()}
+
+
+def each_row(what: str, rates: Mapping[str, float], goals: Mapping[str, str], suffix: str = "") -> Iterator[Row]:
+    """Ours beside every peer; a peer that is not there has a row that says so."""
+    for peer in PEERS:
+        row = against(what, rates["ours"], "actions/s", f"{peer}{suffix}", rates.get(peer), goals.get(peer, ""))
+        yield row if peer in rates else row._replace(note=f"{peer} cannot be installed here")
+
+
+def memory_row(found: Drained) -> Row:
+    return below(f"memory of a worker that runs {LANES} actions at a time", found.memory, "MB", LIMIT)
+
+
+def rows(*, actions: int = 20_000, processes: int = 8, writes: int = 5_000) -> Iterator[Row]:
+    names = ["ours", *(peer for peer in PEERS if is_installed(peer))]
+    what = f"{actions:,} empty actions"
+    with database(None) as bench:
+        one = {name: run(bench, name, actions, 1) for name in names}
+        yield from each_row(f"{what}, one process", rates(one), GOALS)
+        many = {name: run(bench, name, actions, processes) for name in names}
+        best = {name: max(many[name].rate, one[name].rate) for name in names} | {"ours": many["ours"].rate}
+        yield from each_row(f"{what}, {processes} processes", best, GOALS, "'s best")
+        wrote = {name: run(bench, name, writes, 1, writes=True) for name in names}
+        yield from each_row(f"{writes:,} actions that write a row, one process", rates(wrote), WRITING_GOALS)
+        wrong = sum(found["ours"].wrong for found in (one, many, wrote))
+        yield Row("actions of these run twice or never", wrong, goal="<= 0", note=NOT_COMPARED)
+        yield memory_row(one["ours"])
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK, peers=PEERS)

@@ -5,18 +5,20 @@
 Half of the runs belong to a thousand schedules that are still there, half to one-shots that are gone.
 """
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from cronlease.db.migration.migrate import migrate
-from tests.bench.side_by_side import Bench, alternate, cores, database, measured, pin, show
+from tests.bench import command
+from tests.bench.side_by_side import alternate, compare, measured, pinned, show
+from tests.bench.table import Row
 
+QUICK = {"rounds": 4, "runs": 200_000}
+SMALL = 100_000
 SCHEDULES = """
     insert into public.refresh_schedule (function_name, action, next_run_at, fence)
     select 'row ' || i, 'work', clock_timestamp() + interval '1 day', 10000000
@@ -31,10 +33,10 @@ RUNS = """
       'work',
       i,
       'run_due',
-      clock_timestamp() - interval '20 days' * (1 - i / %s::float8),
+      clock_timestamp() - interval '20 days' * (1 - i / %(size)s::float8),
       clock_timestamp(),
       'success'
-    from generate_series(1, %s) i
+    from generate_series(1, %(size)s) i
 """
 CLAIM = "select fence from public.acquire_refresh_lock(p_function_name => %s, p_request_id => %s, p_force => true)"
 FINISH = (
@@ -46,21 +48,6 @@ PRUNE_NOTHING = "select public.prune_refresh_history(p_retention => '30 days')"
 PRUNE_SOME = "select public.prune_refresh_history(p_retention => '19 days 12 hours', p_limit => 10)"
 
 
-def filled(bench: Bench, runs: int) -> psycopg.Connection[Any]:
-    """A database of its own with so many runs of history in it."""
-    name = f"runs_{runs}"
-    with bench.connect() as admin:
-        admin.execute(f"create database {name}")
-    url = make_conninfo(bench.url, dbname=name)
-    migrate(url)
-    conn = psycopg.connect(url, autocommit=True, prepare_threshold=1)
-    conn.execute(SCHEDULES)
-    conn.execute(RUNS, [runs, runs])
-    conn.execute("vacuum analyze public.refresh_runs")
-    conn.execute("vacuum analyze public.refresh_schedule")
-    return conn
-
-
 def claim_and_finish(conn: psycopg.Connection[Any]) -> None:
     request = uuid4()
     row = conn.execute(CLAIM, ["row 7", request]).fetchone()
@@ -68,36 +55,29 @@ def claim_and_finish(conn: psycopg.Connection[Any]) -> None:
     conn.execute(FINISH, ["row 7", request, row[0]])
 
 
-def run(bench: Bench, sizes: list[int], rounds: int) -> None:
-    tables = {f"{runs:,} runs": filled(bench, runs) for runs in sizes}
-    base = next(iter(tables))
-    goals = dict.fromkeys(list(tables)[1:], "flat: <= 1.2")
-    questions: dict[str, tuple[Callable[[psycopg.Connection[Any]], object], int]] = {
-        "claim and finish": (claim_and_finish, 20),
-        "the status": (lambda conn: conn.execute(STATUS).fetchone(), 5),
-        "pruning where nothing is old": (lambda conn: conn.execute(PRUNE_NOTHING).fetchone(), 20),
-        "pruning ten runs": (lambda conn: conn.execute(PRUNE_SOME).fetchone(), 2),
-    }
-    for title, (ask, times) in questions.items():
-        measures = {
-            name: measured(partial(ask, conn), times, [conn.info.backend_pid]) for name, conn in tables.items()
+QUESTIONS: dict[str, tuple[Callable[[psycopg.Connection[Any]], object], int]] = {
+    "claim and finish": (claim_and_finish, 20),
+    "the status": (lambda conn: conn.execute(STATUS).fetchone(), 5),
+    "pruning where nothing is old": (lambda conn: conn.execute(PRUNE_NOTHING).fetchone(), 20),
+    "pruning ten runs": (lambda conn: conn.execute(PRUNE_SOME).fetchone(), 2),
+}
+
+
+def rows(*, rounds: int = 30, runs: int = 5_000_000) -> Iterator[Row]:
+    with pinned() as bench, ExitStack() as stack:
+        tables = {
+            f"{size:,} runs": stack.enter_context(bench.filled(f"runs_{size}", SCHEDULES, RUNS, size=size))
+            for size in (SMALL, runs)
         }
-        show(title, alternate(measures, rounds), base, goals)
-    for conn in tables.values():
-        conn.close()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--runs", type=int, default=5_000_000)
-    given = parser.parse_args()
-    core = cores()[-1] if cores() else None
-    with database(core) as bench:
-        pin(0, core)
-        print(f"client and backend on core {core}, {given.rounds} rounds")
-        run(bench, [100_000, given.runs], given.rounds)
+        base, large = tables
+        for title, (ask, times) in QUESTIONS.items():
+            measures = {
+                name: measured(partial(ask, conn), times, [conn.info.backend_pid]) for name, conn in tables.items()
+            }
+            found = alternate(measures, rounds)
+            show(title, found, base)
+            yield compare(f"{title}, {large} of history", found, large, base, "<= 1.2")
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

@@ -1,6 +1,6 @@
 """100,000 openings: staging and merge beside a bare COPY of the same rows into a table of the same shape.
 
-    python -m tests.bench.bench_job [rows]
+    python -m tests.bench.bench_job [--count 100000]
 
 Every figure includes its commit, and is given by wall clock and by processor (ours and the server's): another tenant
 of the machine slows only the first. Goals: a first load at least 0.40 as fast as the bare COPY; a reload of unchanged
@@ -12,9 +12,8 @@ as the server does by itself: whoever reads new rows first writes WAL for them.
 import asyncio
 import random
 import statistics
-import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -24,9 +23,12 @@ from opening_signals.collect import PAGE
 from opening_signals.feeds.model import Opening
 from opening_signals.store import upsert
 from opening_signals.store.lock import lock_sources
-from tests.bench.side_by_side import Cost, cpu_of, database
+from tests.bench import command
+from tests.bench.side_by_side import Cost, compare, cpu_of, database, show
+from tests.bench.table import Row, below
 
-ROUNDS = 7
+QUICK = {"count": 5_000, "rounds": 2}
+WAL_LIMIT = 100_000
 NAMES = (
     "bare COPY",
     "first load",
@@ -160,44 +162,36 @@ async def one_round(
     return [bare, loaded, reloaded, same, some, every, backwards], wal
 
 
-def show(count: int, rounds: list[tuple[list[Cost], int]]) -> None:
-    print(f"{'':18}{'rows/s':>9}{'of bare':>9}  {'quartiles':<12}{'by cpu':>7}")
-    for place, name in enumerate(NAMES):
-        pairs = [(costs[0], costs[place]) for costs, _ in rounds]
-        low, ratio, high = statistics.quantiles((bare.wall / each.wall for bare, each in pairs), n=4)
-        by_cpu = statistics.median(bare.cpu / each.cpu for bare, each in pairs)
-        rate = count / statistics.median(each.wall for _, each in pairs)
-        goal = "  goal 0.40" if name == "first load" else ""
-        print(f"{name:18}{rate:>9,.0f}{ratio:>9.2f}  {f'{low:.2f}..{high:.2f}':<12}{by_cpu:>7.2f}{goal}")
-    wal = [wal for _, wal in rounds]
-    wall = statistics.median(costs[2].wall / costs[3].wall for costs, _ in rounds)
-    cpu = statistics.median(costs[2].cpu / costs[3].cpu for costs, _ in rounds)
-    print(f"unchanged reload: {wall:.1f} times as fast as the plain one ({cpu:.1f} by cpu), goal 5")
-    print(
-        "unchanged reload: 0 rows of opening_signals written,"
-        f" {statistics.median(wal):,.0f} bytes of WAL (at most {max(wal):,}, the server's own housekeeping included)"
-    )
+async def measure(url: str, first: list[Opening], second: list[Opening], rounds: int) -> list[tuple[list[Cost], int]]:
+    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+        # Before: the server and we load what the first of all rounds would wait for.
+        await one_round(conn, first[:PAGE], second[:PAGE])
+        return [await one_round(conn, first, second) for _ in range(rounds)]
 
 
-async def run(url: str, count: int) -> None:
+def rows(*, count: int = 100_000, rounds: int = 4) -> Iterator[Row]:
     first = [opening(number, f"Store Manager {number}") for number in range(count)]
     second = [opening(number, f"Shop Manager {number}") for number in range(count)]
-    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+    places = random.Random(7).sample(range(count), count)
+    with database(None) as bench:
         for order in ("in the order of their keys", "in any order"):
             if order == "in any order":
-                places = random.Random(7).sample(range(count), count)
                 first, second = [first[place] for place in places], [second[place] for place in places]
-            await one_round(conn, first[:PAGE], second[:PAGE])
-            rounds = [await one_round(conn, first, second) for _ in range(ROUNDS)]
-            print(f"\n{count:,} openings {order}, PostgreSQL {conn.info.server_version // 10000}, {ROUNDS} rounds")
-            show(count, rounds)
-
-
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    with database(None) as bench:
-        asyncio.run(run(bench.url, count))
+            costs = asyncio.run(measure(bench.url, first, second, rounds))
+            # The cost of one opening, so that the rates are openings per second.
+            found = {
+                name: [Cost._make(spent / count for spent in each[place]) for each, _ in costs]
+                for place, name in enumerate(NAMES)
+            }
+            title = f"{count:,} openings {order}"
+            show(title, found, NAMES[0], as_rate=True)
+            yield compare(f"first load, {title}", found, "first load", "bare COPY", ">= 0.40", rate="rows/s")
+            yield compare(
+                f"unchanged reload, {title}", found, "unchanged reload", "plain reload", ">= 5", rate="rows/s"
+            )
+            wal = statistics.median(wal for _, wal in costs)
+            yield below(f"WAL of an unchanged reload, {title}", wal / 1000, "kB", WAL_LIMIT / 1000)
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

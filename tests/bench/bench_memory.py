@@ -8,7 +8,6 @@ which shows what the imports and the fixed buffers take; the large one; the larg
 100 MB.
 """
 
-import argparse
 import asyncio
 import contextlib
 import multiprocessing
@@ -26,10 +25,13 @@ from cronlease.job import Hit, Job
 from cronlease.run.execution import run_once
 from cronlease.run.run import Run
 from cronlease.settings import load
-from tests.bench.side_by_side import NAME, Bench, database
+from tests.bench import command
+from tests.bench.side_by_side import NAME, Bench, database, resident
+from tests.bench.table import Row, below
 
+QUICK = {"items": 20_000}
 SMALL = 2_000
-GOAL = 100
+LIMIT = 100
 _SPAWN = multiprocessing.get_context("spawn")
 _AT_ONCE = 500
 _LIMIT = "60m"
@@ -102,12 +104,6 @@ def feed() -> Iterator[int]:
         process.join()
 
 
-def resident(field: str) -> float:
-    """VmRSS or VmHWM of this process in MB. Not ru_maxrss: that one remembers what was there before the exec."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
-    return int(line.split()[1]) * 1024 / 1e6
-
-
 async def refresh_opening_signals(run: Run) -> None:
     """As main.py has it, its import included."""
     from opening_signals.job import refresh
@@ -155,27 +151,28 @@ def one_run(bench: Bench, port: int, items: int) -> Found:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=1_000_000)
-    items = parser.parse_args().items
+def rows(*, items: int = 1_000_000) -> Iterator[Row]:
     with database(None) as bench, feed() as port:
         print(f"{items:,} items of {len(_ITEM % {'n': 0})} bytes, {length(items) / 1e6:.0f} MB", flush=True)
-        for name, count in (("small", SMALL), ("first load", items), ("unchanged", items)):
+        for name, count in (
+            ("first load of a small feed", SMALL),
+            ("first load", items),
+            ("unchanged reload", items),
+        ):
             found = one_run(bench, port, count)
             with bench.connect() as conn:
-                row = conn.execute(
+                stored = conn.execute(
                     "select count(*) from public.opening_signals where source = %s and closed_at is null",
                     [f"acme-{count}"],
                 ).fetchone()
-            assert row is not None
+            assert stored == (count,), f"{stored} rows: {found.said}"
             print(
-                f"{name:12}{count:>10,} items {row[0]:>10,} rows {found.seconds:>7.1f} s"
-                f"   before {found.before:.1f} MB, peak {found.peak:.1f} MB,"
-                f" growth {found.peak - found.before:.1f} MB (goal {GOAL})\n{'':12}{found.said}",
+                f"{name}, {count:,} items: {found.seconds:.1f} s, before {found.before:.1f} MB,"
+                f" peak {found.peak:.1f} MB; {found.said}",
                 flush=True,
             )
+            yield below(f"memory of a run, {name}, {count:,} items", found.peak - found.before, "MB", LIMIT)
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

@@ -1,34 +1,37 @@
 """The same openings into tables of the same shape: ours beside a bare COPY, COPY and merge, executemany, SQLAlchemy
 and dlt.
 
-    pip install -r tests/bench/requirements.txt
-    python -m tests.bench.bench_peers [--rows 100000 1000000] [--rounds 3] [--peers NAME ...] [--in-order]
+    python -m tests.bench.bench_peers [--count 100000] [--rounds 2] [--in-order]
 
 First load into an empty table, a vacuum, then the same rows in the same order again, which a bare COPY cannot, with
 the WAL that it wrote. The order is any but that of the keys, unless told so. dlt has its defaults and makes its table
 itself, two columns more. Every figure includes its connection and commit; a ratio is to the bare COPY of the
-same round, by wall clock and by processor (ours and the server's). A peer that is not installed is left out.
+same round, by wall clock and by processor (ours and the server's).
 """
 
-import argparse
 import asyncio
-import importlib.util
+import importlib
 import json
 import os
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection, Connection
 
 from opening_signals.feeds.model import Opening
+from tests.bench import command
 from tests.bench.bench_job import bare_copy, load, opening, plain
+from tests.bench.peers import is_installed
 from tests.bench.served import workers_of
-from tests.bench.side_by_side import Bench, Cost, cpu_of, database
+from tests.bench.side_by_side import Bench, Cost, compare, cpu_of, database, show
+from tests.bench.table import Row
 
+QUICK = {"count": 3_000, "rounds": 2}
+BASE, OURS, LIBRARIES = "bare COPY", "ours", ("SQLAlchemy", "dlt")
 COLUMNS = ("source", *Opening._fields)
 _KEY = ("source", "external_id")
 _SAID = [name for name in COLUMNS if name not in _KEY]
@@ -121,8 +124,8 @@ def dlt(work: Work) -> Load:
 
 
 PEERS: dict[str, Callable[[Work], Load]] = {
-    "bare COPY": lambda work: connected(work, lambda conn: bare_copy(conn, work.rows)),
-    "ours": lambda work: connected(work, lambda conn: load(conn, work.openings)),
+    BASE: lambda work: connected(work, lambda conn: bare_copy(conn, work.rows)),
+    OURS: lambda work: connected(work, lambda conn: load(conn, work.openings)),
     "COPY and merge": lambda work: connected(work, lambda conn: plain(conn, work.rows, b"peer")),
     "executemany": executemany,
     "SQLAlchemy": sqlalchemy,
@@ -151,7 +154,7 @@ class Found(NamedTuple):
 
 
 def one_peer(work: Work, name: str) -> Found:
-    table = {"bare COPY": "bare", "ours": "public.opening_signals", "dlt": f"{work.name}.peer"}.get(name, "peer")
+    table = {BASE: "bare", OURS: "public.opening_signals", "dlt": f"{work.name}.peer"}.get(name, "peer")
     with work.bench.connect() as conn:
         for each in (b"bare", b"peer"):
             conn.execute(b"drop table if exists " + each)
@@ -160,7 +163,7 @@ def one_peer(work: Work, name: str) -> Found:
         conn.execute("checkpoint")
         call = PEERS[name](work)
         found = Found([cost(work, call)])
-        if name != "bare COPY":
+        if name != BASE:
             conn.execute("vacuum analyze")
             conn.execute("checkpoint")
             start = value(conn, "select pg_current_wal_insert_lsn()")
@@ -179,50 +182,42 @@ def value(conn: Connection[Any], query: str) -> Any:
     return row[0]
 
 
-def show(count: int, order: str, rounds: Sequence[dict[str, Found]]) -> None:
-    head = f"{'seconds':>9}{'rows/s':>9}{'of bare':>9}{'by cpu':>8}{'ours is':>9}{'by cpu':>8}"
+def each_row(count: int, order: str, rounds: Sequence[dict[str, Found]]) -> Iterator[Row]:
+    """Ours beside every peer, for the first load and for the same again."""
     for place, title in enumerate(("first load", "the same again")):
-        print(f"\n{count:,} openings {order}, {title}\n{'':14}{head}{'      WAL bytes' if place else ''}")
-        for name in [name for name, found in rounds[0].items() if len(found.costs) > place]:
-            trios = [
-                (each["bare COPY"].costs[0], each[name].costs[place], each["ours"].costs[place]) for each in rounds
-            ]
-            wall = statistics.median(one.wall for _, one, _ in trios)
-            ratio = statistics.median(base.wall / one.wall for base, one, _ in trios)
-            by_cpu = statistics.median(base.cpu / one.cpu for base, one, _ in trios)
-            faster = statistics.median(one.wall / our.wall for _, one, our in trios)
-            leaner = statistics.median(one.cpu / our.cpu for _, one, our in trios)
-            wal = f"{statistics.median(each[name].wal for each in rounds):>15,.0f}" if place else ""
-            figures = f"{wall:>9.2f}{count / wall:>9,.0f}{ratio:>9.2f}{by_cpu:>8.2f}{faster:>8.1f}x{leaner:>7.1f}x"
-            print(f"{name:14}{figures}{wal}")
+        # The cost of one opening, so that the rates are openings per second.
+        found = {
+            name: [Cost._make(spent / count for spent in each[name].costs[place]) for each in rounds]
+            for name, first in rounds[0].items()
+            if len(first.costs) > place
+        }
+        what = f"{title}, {count:,} openings {order}"
+        show(what, found, next(iter(found)), as_rate=True)
+        for name in found:
+            if name != OURS:
+                yield compare(what, found, OURS, name, rate="rows/s")
+    wal = {name: statistics.median(each[name].wal for each in rounds) for name in rounds[0] if name != BASE}
+    print("bytes of WAL, the same again:", ", ".join(f"{name} {size:,.0f}" for name, size in wal.items()))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS), help="ours and bare always")
-    parser.add_argument("--in-order", action="store_true", help="in the order of their keys")
-    args = parser.parse_args()
-    order = "in the order of their keys" if args.in_order else "in any order"
-    peers = [name for name in PEERS if name in ("bare COPY", "ours", *args.peers)]
-    for name in ("SQLAlchemy", "dlt"):
-        if name in peers and importlib.util.find_spec(name.lower()) is None:
-            print(f"{name} is not installed and left out")
-            peers.remove(name)
+def rows(*, count: int = 100_000, rounds: int = 2, in_order: bool = False) -> Iterator[Row]:
+    """In any order, or with `in_order` in that of their keys."""
+    openings = [opening(number, f"Store Manager {number}") for number in range(count)]
+    if not in_order:
+        random.Random(7).shuffle(openings)
+    order = "in the order of their keys" if in_order else "in any order"
+    missing = [name for name in LIBRARIES if not is_installed(name)]
     with database(None) as bench, asyncio.Runner() as runner:
-        for count in args.rows:
-            openings = [opening(number, f"Store Manager {number}") for number in range(count)]
-            if not args.in_order:
-                random.Random(7).shuffle(openings)
-            rows = [("acme", *each) for each in openings]
-            rounds = []
-            for turn in range(args.rounds):
-                print(f"{count:,} openings, round {turn + 1} of {args.rounds}", flush=True)
-                work = Work(bench, runner, openings, rows, f"peer_{count}_{turn}")
-                rounds.append({name: one_peer(work, name) for name in peers})
-            show(count, order, rounds)
+        costs = []
+        for turn in range(rounds):
+            print(f"{count:,} openings, round {turn + 1} of {rounds}", flush=True)
+            work = Work(bench, runner, openings, [("acme", *each) for each in openings], f"peer_{turn}")
+            names = [name for name in PEERS if name not in missing]
+            costs.append({name: one_peer(work, name) for name in (names[::-1] if turn % 2 else names)})
+        yield from each_row(count, order, [{name: each[name] for name in PEERS if name in each} for each in costs])
+    for name in missing:
+        yield Row(f"first load, {count:,} openings {order}", compared=name, note=f"{name} cannot be installed here")
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK, peers=LIBRARIES)

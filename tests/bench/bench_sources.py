@@ -1,10 +1,10 @@
 """200 sources with 14,425 openings, in real runs over real HTTP: the first one, one in which every feed answers 304,
 and the first one again beside sources that send headers and no body.
 
-    python -m tests.bench.bench_sources [hung]
+    python -m tests.bench.bench_sources [--hung 60]
 
 Healthy and hung sources each have a host of their own, addresses of the loopback network. Goals: the first run under
-10 s, all 304 under 2 s, and with 60 hung of 200 the 140 are committed within 20 s of the run's start.
+10 s, all 304 under 2 s, and with 60 hung of 200 the last piece of the 140 begins within 20 s of the run's start.
 """
 
 import asyncio
@@ -12,23 +12,24 @@ import hashlib
 import json
 import logging
 import os
-import sys
-import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psycopg
 
 from cronlease.db.connection import Database
-from cronlease.db.migration.migrate import migrate
 from cronlease.job import Hit, Job
 from cronlease.run.execution import run_once
 from cronlease.settings import load
 from opening_signals.job import refresh
+from tests.bench import command
 from tests.bench.side_by_side import database
+from tests.bench.table import Row, below
 
+QUICK = {"hung": 3}
 SOURCES = 200
 OPENINGS = 14_425
 _COMMITTED = """
@@ -114,34 +115,36 @@ async def hit(url: str) -> tuple[float, str]:
     return time.perf_counter() - started, f"{outcome.status}, {outcome.counts}"
 
 
-def run(url: str, name: str, *, fresh: bool = False) -> None:
+def run(url: str, name: str, healthy: int, *, fresh: bool = True) -> tuple[float, float]:
+    """Seconds that the run took, and after which its last piece with new openings began."""
     with psycopg.connect(url, autocommit=True) as conn:
         if fresh:
             conn.execute("truncate opening_signals, opening_sources, opening_pages")
         seconds, said = asyncio.run(hit(url))
         row = conn.execute(_COMMITTED).fetchone()
+    print(f"{name}: {seconds:.2f} s; {said}", flush=True)
     assert row is not None
-    print(f"{name:28}{seconds:6.2f} s; {row[0]} sources stored; {said}")
-    if fresh:
-        print(f"{'':28}the last of them was committed in a piece that began {row[1]:.2f} s after the start")
+    assert row[0] == healthy, f"{row[0]} sources are stored"
+    return seconds, float(row[1])
 
 
-def main() -> None:
+def rows(*, hung: int = 60) -> Iterator[Row]:
     logging.disable(logging.WARNING)
-    hung = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     boards = Boards()
     threading.Thread(target=boards.serve_forever, daemon=True).start()
-    with database(None) as bench, tempfile.TemporaryDirectory() as place:
-        migrate(bench.url)
-        path = Path(place) / "sources.toml"
+    with database(None) as bench:
+        path = bench.place / "sources.toml"
         os.environ["CRONLEASE_SOURCES"] = str(path)
         write_sources(path, boards.server_port, 0)
-        run(bench.url, "first run", fresh=True)
-        run(bench.url, "all 304")
+        seconds, _ = run(bench.url, "first run", SOURCES)
+        yield below(f"the first run of {SOURCES} sources", seconds, "s", 10)
+        seconds, _ = run(bench.url, "all 304", SOURCES, fresh=False)
+        yield below(f"a run of {SOURCES} sources that all answer 304", seconds, "s", 2)
         write_sources(path, boards.server_port, hung)
-        run(bench.url, f"first run, {hung} hung", fresh=True)
+        _, last = run(bench.url, f"first run, {hung} hung", SOURCES - hung)
+        yield below(f"the last piece of {SOURCES - hung} sources begins, {hung} more are hung", last, "s", 20)
     boards.over.set()
 
 
 if __name__ == "__main__":
-    main()
+    command.run(rows, QUICK)

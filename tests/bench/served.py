@@ -1,4 +1,4 @@
-"""Functions under the real functions-framework, each in a process of its own, and a client light enough for them."""
+"""Functions behind a real HTTP server, each in a process of its own, and a client light enough for them."""
 
 import contextlib
 import os
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.bench.side_by_side import ROOT, Bench, children_on
 
@@ -19,7 +20,7 @@ HELLO = """import functions_framework.aio
 
 @functions_framework.aio.http
 async def hello(request):
-    return "hello"
+    return "ok"
 """
 SELECT_1 = """import functools
 import os
@@ -41,6 +42,8 @@ async def select_1(request):
     return "ok"
 """
 REQUEST = b"POST / HTTP/1.1\r\nHost: bench\r\nContent-Length: 0\r\n\r\n"
+# The programs that serve a function. Both take the same options.
+FRAMEWORK, SERVE = ("functions-framework",), ("cronlease", "serve")
 _START_SECONDS = 30.0
 
 
@@ -62,22 +65,43 @@ def environment(bench: Bench, **more: str) -> dict[str, str]:
     }
 
 
-def spawn_function(
-    source: Path, target: str, port: int, env: Mapping[str, str], log: Path, options: tuple[str, ...] = ()
-) -> subprocess.Popen[bytes]:
-    """The real functions-framework, at once; the caller stops it."""
-    program = Path(sys.executable).with_name("functions-framework")
-    found = str(program) if program.exists() else shutil.which("functions-framework")
-    assert found, "functions-framework is not installed beside this Python"
-    command = [sys.executable, *options, found, "--source", str(source), "--target", target]
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port)],
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+class Function(NamedTuple):
+    """What is served, and by which program. The word is expected in the body of each of its answers."""
+
+    source: Path
+    target: str
+    word: str
+    served_by: tuple[str, ...] = FRAMEWORK
+
+    def spawn(
+        self, port: int, env: Mapping[str, str], log: Path, options: tuple[str, ...] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Starts it and does not wait for it; the caller stops it."""
+        name, *verb = self.served_by
+        program = Path(sys.executable).with_name(name)
+        found = str(program) if program.exists() else shutil.which(name)
+        assert found, f"{name} is not installed beside this Python"
+        command = [sys.executable, *options, found, *verb, "--source", str(self.source), "--target", self.target]
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                [*command, "--host", "127.0.0.1", "--port", str(port)],
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def first_answer(self, port: int, process: subprocess.Popen[bytes]) -> None:
+        """Posts until it answers. The first answer must be the right one: fail closed is a 200, too."""
+        deadline = time.monotonic() + _START_SECONDS
+        request = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        while time.monotonic() < deadline and process.poll() is None:
+            with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), 10) as sock:
+                sock.sendall(request)
+                _check(b"".join(iter(lambda: sock.recv(65536), b"")), self.word.encode())
+                return
+            time.sleep(0.001)
+        raise RuntimeError("the function did not start: read its log")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -89,33 +113,24 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def first_answer(port: int, process: subprocess.Popen[bytes]) -> bytes:
-    """Posts until somebody answers; the whole first answer."""
-    deadline = time.monotonic() + _START_SECONDS
-    request = b"POST / HTTP/1.1\r\nHost: bench\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), 10) as sock:
-            sock.sendall(request)
-            answer = b"".join(iter(lambda: sock.recv(65536), b""))
-            assert answer.startswith(b"HTTP/1.1 200"), answer
-            return answer
-        time.sleep(0.001)
-    raise RuntimeError("the function did not start: read its log")
+def written(bench: Bench, target: str, text: str) -> Function:
+    """A function that is nothing but this text and answers ok."""
+    source = bench.place / f"{target}.py"
+    source.write_text(text)
+    return Function(source, target, "ok")
 
 
 @contextlib.contextmanager
 def serving(
-    source: Path, target: str, bench: Bench, core: int | None, options: tuple[str, ...] = ()
-) -> Iterator[tuple[int, int]]:
-    """A running function: its port and its pid. Its log is <target>.log in the bench's directory."""
+    function: Function, bench: Bench, core: int | None, options: tuple[str, ...] = ()
+) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A function that has answered: its port and its process. Its log is <target>.log in the bench's directory."""
     port = free_port()
     with children_on(core):
-        process = spawn_function(
-            source, target, port, environment(bench), bench.place / f"{target}.log", options=options
-        )
+        process = function.spawn(port, environment(bench), bench.place / f"{function.target}.log", options)
     try:
-        first_answer(port, process)
-        yield port, process.pid
+        function.first_answer(port, process)
+        yield port, process
     finally:
         stop(process)
 
@@ -126,8 +141,11 @@ def workers_of(pid: int) -> list[int]:
     return [pid, *map(int, children.read_text().split())] if children.exists() else [pid]
 
 
-def hit(port: int, connections: int, seconds: float, expected: bytes) -> tuple[int, float]:
-    """Hits as fast as the answers come, one at a time on each keep-alive connection; how many, in how long."""
+def hit(port: int, connections: int, seconds: float, word: bytes) -> tuple[int, float]:
+    """Hits as fast as the answers come, one at a time on each keep-alive connection; how many, in how long.
+
+    All hits are answered at the end: none is left to slow down whoever is measured next.
+    """
     poll = select.epoll()
     socks, answers = {}, {}
     for _ in range(connections):
@@ -135,23 +153,31 @@ def hit(port: int, connections: int, seconds: float, expected: bytes) -> tuple[i
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         socks[sock.fileno()], answers[sock.fileno()] = sock, b""
         poll.register(sock.fileno(), select.EPOLLIN)
-    answered, start = 0, time.perf_counter()
+    answered, waiting, start = 0, connections, time.perf_counter()
     for sock in socks.values():
         sock.sendall(REQUEST)
-    while (now := time.perf_counter()) < start + seconds:
+    while waiting:
         for number, _ in poll.poll(1):
             answers[number] = answer = answers[number] + socks[number].recv(65536)
             if not _is_whole(answer):
                 continue
-            if not answer.startswith(b"HTTP/1.1 200") or expected not in answer:
-                raise RuntimeError(f"not the expected answer: {answer!r}")
+            _check(answer, word)
             answered += 1
             answers[number] = b""
-            socks[number].sendall(REQUEST)
+            if time.perf_counter() < start + seconds:
+                socks[number].sendall(REQUEST)
+            else:
+                waiting -= 1
+    took = time.perf_counter() - start
     for sock in socks.values():
         sock.close()
     poll.close()
-    return answered, now - start
+    return answered, took
+
+
+def _check(answer: bytes, word: bytes) -> None:
+    if not answer.startswith(b"HTTP/1.1 200") or word not in answer:
+        raise RuntimeError(f"not the expected answer: {answer!r}")
 
 
 def _is_whole(answer: bytes) -> bool:

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from cronlease.db.migration.migrate import migrate
 from cronlease.embedded.server import EmbeddedPostgres
+from tests.bench.table import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "refresh_opening_signals"
@@ -57,6 +59,23 @@ class Bench:
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.url, autocommit=True, prepare_threshold=1)
 
+    def another(self, name: str) -> str:
+        """The URL of a new, empty database on the same server."""
+        with self.connect() as admin:
+            admin.execute(f'create database "{name}"'.encode())
+        return make_conninfo(self.url, dbname=name)
+
+    @contextlib.contextmanager
+    def filled(self, name: str, *statements: str, size: int) -> Iterator[psycopg.Connection[Any]]:
+        """A connection to a migrated database of its own that these statements have filled; %(size)s is in them."""
+        url = self.another(name)
+        migrate(url)
+        with psycopg.connect(url, autocommit=True, prepare_threshold=1) as conn:
+            for statement in statements:
+                conn.execute(statement.encode(), {"size": size})
+            conn.execute("vacuum analyze public.refresh_schedule, public.refresh_runs")
+            yield conn
+
     def set_row(self, state: str) -> None:
         """not_due, locked or due."""
         locked_by, minutes = ("somebody else", 600) if state == "locked" else (None, None)
@@ -85,6 +104,16 @@ def database(core: int | None) -> Iterator[Bench]:
             yield bench
 
 
+@contextlib.contextmanager
+def pinned() -> Iterator[Bench]:
+    """The database on one core and we on the same: wake-ups across cores would be most of what is measured."""
+    core = cores()[-1] if cores() else None
+    with database(core) as bench:
+        pin(0, core)
+        print(f"client and backend on core {core}")
+        yield bench
+
+
 class Cost(NamedTuple):
     """What one call took: seconds on the wall clock, and seconds of processor in all the processes it used."""
 
@@ -105,6 +134,12 @@ def cpu_of(pids: Iterable[int]) -> float:
     return total / 1e9
 
 
+def resident(field: str) -> float:
+    """VmRSS or VmHWM of this process in MB. Not ru_maxrss: that one remembers what was there before the exec."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
 def measured(call: Callable[[], object], times: int, pids: Iterable[int] = ()) -> Measure:
     """Calls it so many times in a row; pids are the processes that work for it beside ours."""
     others = list(pids)
@@ -120,28 +155,40 @@ def measured(call: Callable[[], object], times: int, pids: Iterable[int] = ()) -
 
 
 def alternate(variants: Mapping[str, Measure], rounds: int) -> dict[str, list[Cost]]:
-    """One cost of each variant per round; every round begins with another one."""
+    """One cost of each variant per round. Every other round goes backwards, and every pair begins one further on:
+    each variant comes as often before another as after it."""
     names = list(variants)
     for name in names:
         variants[name]()
     found: dict[str, list[Cost]] = {name: [] for name in names}
     for turn in range(rounds):
-        start = turn % len(names)
-        for name in names[start:] + names[:start]:
+        start = turn // 2 % len(names)
+        order = names[start:] + names[:start]
+        for name in order[::-1] if turn % 2 else order:
             found[name].append(variants[name]())
     return found
 
 
-def show(
-    title: str, found: Mapping[str, list[Cost]], base: str, goals: Mapping[str, str], *, as_rate: bool = False
-) -> None:
+def compare(
+    what: str, found: Mapping[str, list[Cost]], ours: str, base: str, goal: str = "", *, rate: str = ""
+) -> Row:
+    """Ours beside the base, in time or, given its unit, as a rate. The ratio is the median of the rounds' own."""
+    one, other = (statistics.median(cost.wall for cost in found[name]) for name in (ours, base))
+    ratio = statistics.median(a.wall / b.wall for a, b in zip(found[ours], found[base], strict=True))
+    if rate:
+        return Row(what, 1 / one, rate, base, 1 / other, 1 / ratio, goal)
+    unit, scale = ("ms", 1e3) if max(one, other) >= 1e-3 else ("us", 1e6)
+    return Row(what, one * scale, unit, base, other * scale, ratio, goal)
+
+
+def show(title: str, found: Mapping[str, list[Cost]], base: str, *, as_rate: bool = False) -> None:
     """The median of each variant, and the median of its rounds' ratios to the base: by wall clock and by processor.
 
     As a rate, more is better: calls per second, and the ratios turned over.
     """
     wide = max(len(name) for name in found) + 2
     head = f"{'per s' if as_rate else 'wall us':>9}{'ratio':>7}  {'quartiles':<12}{'cpu us':>9}{'ratio':>7}"
-    print(f"\n{title}\n{'':{wide}}{head}  goal")
+    print(f"\n{title}\n{'':{wide}}{head}")
     for name, costs in found.items():
         pairs = list(zip(costs, found[base], strict=True))
         if as_rate:
@@ -152,5 +199,6 @@ def show(
         cpu = statistics.median(cost.cpu for cost in costs)
         print(
             f"{name:<{wide}}{1 / wall if as_rate else wall * 1e6:>9.0f}{middle:>7.2f}  {f'{low:.2f}..{high:.2f}':<12}"
-            f"{cpu * 1e6:>9.1f}{by_cpu:>7.2f}  {goals.get(name, '')}"
+            f"{cpu * 1e6:>9.1f}{by_cpu:>7.2f}",
+            flush=True,
         )

@@ -1,12 +1,12 @@
 """How many modules of ours a hit passes, and how often it returns to one that it has already been in.
 
 Counts calls on the event loop's thread, in the order they happen; a coroutine that is resumed is no new call. A job
-that does one insert in run.commit() is hit by force (a committed run), then without (a skip). `--calls` lists them.
+that does one insert in run.commit() is hit when its row is due (a committed run), and once more (a skip). `--forced`
+traces a run by force instead, which takes another way. `--calls` lists them.
 """
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from types import FrameType
@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from tests.bench.side_by_side import ROOT, database
+from tests.bench.side_by_side import ROOT, Bench, database
 
 _OURS = str(ROOT / "functions" / "cronlease") + os.sep
 
@@ -67,7 +67,14 @@ def request(body: bytes) -> Request:
     return Request({**scope, "headers": headers, "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 9)}, receive)
 
 
-async def trace(target: Any, body: bytes) -> Trace:
+def make_due(bench: Bench, forced: bool) -> None:
+    """Ages the row, unless the run is to be forced: that is to meet a row that is not due."""
+    if not forced:
+        with bench.connect() as conn:
+            conn.execute("update public.refresh_schedule set next_run_at = now() - interval '1 second'")
+
+
+async def trace(target: Any, body: bytes, expected: bytes) -> Trace:
     traced = Trace()
     asked = request(body)
     sys.setprofile(traced)
@@ -75,11 +82,11 @@ async def trace(target: Any, body: bytes) -> Trace:
         answer = await target(asked)
     finally:
         sys.setprofile(None)
-    assert answer.status_code == 200, json.loads(answer.body)
+    assert expected in answer.body, answer.body
     return traced
 
 
-async def measure(*, calls: bool) -> None:
+async def measure(bench: Bench, *, calls: bool, forced: bool) -> None:
     from cronlease import Run, scheduled
 
     @scheduled
@@ -89,11 +96,18 @@ async def measure(*, calls: bool) -> None:
             run.report(inserted=1)
 
     target: Any = one_insert
+    body = b'{"force": true}' if forced else b""
     # Before: the first hit makes the row and connects, the others prepare.
-    for body in (b"", b'{"force": true}', b""):
-        await target(request(body))
-    for name, body in (("a committed run", b'{"force": true}'), ("a skip", b"")):
-        traced = await trace(target, body)
+    await target(request(b""))
+    make_due(bench, forced)
+    for each in (body, b""):
+        await target(request(each))
+    make_due(bench, forced)
+    for name, each, expected in (
+        ("a forced run" if forced else "a committed run", body, b'"status": "success"'),
+        ("a skip", b"", b'"reason": "not_due"'),
+    ):
+        traced = await trace(target, each, expected)
         print(f"{name}: {traced.summary()}")
         print(f"  of it from run_once on: {traced.summary('run_once')}")
         if calls:
@@ -103,15 +117,14 @@ async def measure(*, calls: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", action="store_true")
+    parser.add_argument("--forced", action="store_true")
     args = parser.parse_args()
     with database(None) as bench:
-        import psycopg
-
-        with psycopg.connect(bench.url, autocommit=True) as conn:
+        with bench.connect() as conn:
             conn.execute("create table if not exists things (id bigint)")
         os.environ["DATABASE_URL"] = bench.url
         os.environ["CRONLEASE_ALLOW_FORCE"] = "1"
-        asyncio.run(measure(calls=args.calls))
+        asyncio.run(measure(bench, calls=args.calls, forced=args.forced))
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def main() -> None:
             name: measured(runner, step, args.times, lambda: [int(pid) for pid in children.read_text().split()])
             for name, step in steps.items()
         }
-        show("not_due, one hit after another", alternate(variants, args.rounds), "select 1 on the pool", {})
+        show("not_due, one hit after another", alternate(variants, args.rounds), "select 1 on the pool")
         if args.lines:
             profile = cProfile.Profile()
             profile.enable()
