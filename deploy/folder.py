@@ -1,6 +1,6 @@
-"""A folder that is deployed: what is wrong with its jobs.json, and which of its files go along.
+"""A folder to deploy: checks its jobs.json, and lists the files to copy.
 
-By itself, as `python3 deploy/folder.py FOLDER`, it prints the jobs.json as it will be staged.
+As a script, `python3 deploy/folder.py FOLDER` prints the jobs.json as it will be staged.
 """
 
 import ast
@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "functions"
-# Said elsewhere in jobs.json, by the way of deploying, or by the Dockerfile.
+# Set elsewhere: in jobs.json, by the deployment, or by the Dockerfile.
 RESERVED = {
     *("CRONLEASE_AUTH", "CRONLEASE_LEASE", "CRONLEASE_MAX_RUN", "CRONLEASE_MIGRATE", "DATABASE_URL"),
     *("FUNCTION_SOURCE", "FUNCTION_TARGET", "GOOGLE_CLOUD_PROJECT", "PORT"),
 }
-_SCHEMA = "deploy/jobs.schema.json says what is in it"
+_SCHEMA = "deploy/jobs.schema.json describes it"
 _TEST = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py|pytest\.ini|.*\.pyc")
-# The staged directory has its own: a file of that name would be lost.
+# The staged directory has its own file with that name, which would replace this one.
 _STAGED = re.compile(r"Dockerfile|cronlease-.*\.whl")
 
 
@@ -35,12 +35,12 @@ def end(sentence: str, status: int) -> NoReturn:
 
 
 def read_jobs(folder: Path, sources: str | None = None) -> dict[str, Any]:
-    """Its jobs.json, as far as it has to be right for the rest to be made. With a sources file: and what names it."""
+    """The jobs.json of the folder, checked as far as staging depends on it. A sources file adds CRONLEASE_SOURCES."""
     for name in ("main.py", "jobs.json"):
         if not (folder / name).is_file():
-            raise Refused(f"{folder} has no {name}, so it is no folder to deploy: `cronlease init` makes one")
+            raise Refused(f"{folder} has no {name}, so it cannot be deployed: `cronlease init` makes such a folder")
     if sources and not Path(sources).is_file():
-        raise Refused(f"SOURCES is {sources}, and from {Path.cwd()} there is no such file")
+        raise Refused(f"SOURCES is {sources}, but there is no such file, seen from {Path.cwd()}")
     path = folder / "jobs.json"
     try:
         jobs: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -63,13 +63,13 @@ def read_jobs(folder: Path, sources: str | None = None) -> dict[str, Any]:
         if not re.fullmatch(r"[1-9]\d*s", str(limit)):
             raise Refused(f"{path} has {limit!r} as the {name}: write seconds such as 300s")
     if not all(isinstance(text, str) and text.isprintable() for text in texts):
-        raise Refused(f"{path} has something else than texts of one line in its environment")
+        raise Refused(f"{path} has values in its environment that are not texts of one line")
     if not all(named):
-        raise Refused(f"{path} has something else than names of secrets in its secrets: {_SCHEMA}")
+        raise Refused(f"{path} has values in its secrets that are not names of secrets: {_SCHEMA}")
     if taken := sorted(RESERVED & {*environment, *secrets}):
         raise Refused(f"{path} has {taken[0]} among its variables, which is set elsewhere: {_SCHEMA}")
     if unknown := sorted(hit - set(functions)):
-        raise Refused(f"{path} has a job for {unknown[0]}, which is none of its functions")
+        raise Refused(f"{path} has a job for {unknown[0]}, which is not one of its functions")
     declared = _declared(folder / "main.py")
     if declared is not None and (missing := sorted(set(functions) - declared)):
         raise Refused(f"{path} names the function {missing[0]}, which main.py does not have")
@@ -79,44 +79,44 @@ def read_jobs(folder: Path, sources: str | None = None) -> dict[str, Any]:
 
 
 def _declared(path: Path) -> set[str] | None:
-    """What the module binds at its top; None where only running it would tell."""
+    """The names that the module binds at its top level; None if only running it would tell."""
     try:
         body = ast.parse(path.read_text("utf-8")).body
     except (SyntaxError, UnicodeDecodeError) as error:
         raise Refused(f"{path} is not Python: {error}") from None
-    found: set[str] = set()
+    names: set[str] = set()
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {each.asname or each.name for each in node.names}
+            names |= {each.asname or each.name for each in node.names}
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
         elif not isinstance(node, ast.Expr | ast.ClassDef):
             return None
-    return None if "*" in found else found
+    return None if "*" in names else names
 
 
-def files(folder: Path, brought: set[str]) -> Iterator[Path]:
-    """All but hidden files, tests, bytecode, virtual environments, and packages that the wheel has brought."""
-    for place, folders, found in os.walk(folder):
+def files(folder: Path, in_wheel: set[str]) -> Iterator[Path]:
+    """All but hidden files, tests, bytecode, virtual environments, and the packages of the wheel."""
+    for place, folders, names in os.walk(folder):
         here, is_top = Path(place), Path(place) == folder
         folders[:] = sorted(
             name
             for name in folders
             if not name.startswith(".")
             and name not in ("__pycache__", "tests")
-            and not (is_top and name in brought)
+            and not (is_top and name in in_wheel)
             and not (here / name / "pyvenv.cfg").exists()
         )
-        found = [name for name in sorted(found) if not name.startswith(".") and not _TEST.fullmatch(name)]
-        for path in [here / name for name in (*folders, *found)]:
+        names = [name for name in sorted(names) if not name.startswith(".") and not _TEST.fullmatch(name)]
+        for path in [here / name for name in (*folders, *names)]:
             if path.is_symlink() and not path.is_file():
-                raise Refused(f"{path} is a link to a folder or to nothing: put there what it stands for")
-        for name in found:
+                raise Refused(f"{path} is a link to a folder or to nothing: replace it by what it stands for")
+        for name in names:
             if is_top and _STAGED.fullmatch(name):
-                raise Refused(f"{here / name} would be lost, the staged directory has its own: rename it")
+                raise Refused(f"{here / name} would be lost, since the staged directory has its own: rename it")
             yield here / name
 
 

@@ -1,4 +1,4 @@
-"""The deployable: what functions-framework serves. It declares, it decides nothing.
+"""The deployed module: functions-framework serves it. It only declares functions.
 
     functions-framework --source functions/main.py --target refresh_opening_signals
 
@@ -13,7 +13,7 @@ from cronlease import Run, scheduled
 @scheduled
 async def refresh_opening_signals(run: Run) -> None:
     """Fetches the openings of every source and upserts them, keeping when each was first seen."""
-    # Imported by a real run only: a skip stays light.
+    # Only a real run imports the job: a skip stays fast.
     from opening_signals.job import refresh
 
     await refresh(run)

@@ -12,6 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from cronlease import registry
 from cronlease.embedded.server import EmbeddedPostgres
@@ -23,16 +25,18 @@ if "DATABASE_URL" in os.environ:
     # Out of reach of what is tested, and still known to the workers, which inherit our environment.
     os.environ["DATABASE_URL_OF_THE_TESTS"] = os.environ.pop("DATABASE_URL")
 CONFIGURED = os.environ.get("DATABASE_URL_OF_THE_TESTS")
+# The tests start hundreds of processes: without bytecode, each of them would compile our modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 Server = Cluster
 
-# How long an example takes is the machine's affair; pytest's timeout is there for one without an end.
+# How long an example takes depends on the machine; pytest's timeout ends one that hangs.
 settings.register_profile("cronlease", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("cronlease")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Of tests/faults, but said here: pytest asks only the conftest files above every test."""
+    """Options of tests/faults, declared here: pytest reads options only from the conftest files above every test."""
     group = parser.getgroup("cronlease")
     words = profile.NAMES
     group.addoption("--profile", choices=words, default=words[0], help="how much the fault tests do")
@@ -44,7 +48,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two for each core: many tests wait. None for single files or a choice of tests, with -s, or on a given server.
 
     A worker starts servers of its own, which a few tests do not repay. A given server is shared, and may not have
-    the connections for two tests of fifty callers at once.
+    the connections for two tests of fifty callers at the same time.
     """
     whole = all(Path(place).is_dir() for place in config.args)
     chosen = any(config.getoption(option, default=False) for option in ("keyword", "markexpr", "lf", "trace"))
@@ -60,7 +64,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """What a worker has seen; one that died has said nothing."""
+    """Collects the figures of a worker; one that died has sent none."""
     profile.of(node.config).figures += json.loads(getattr(node, "workeroutput", {}).get("figures", "[]"))
 
 
@@ -74,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """What a test said reaches us from its worker also where it is no text that can be encoded."""
+    """Makes the output of a test reach us from its worker even if it has characters that cannot be encoded."""
     return _encodable((yield))
 
 
@@ -94,7 +98,18 @@ def started(bin_dir: Path | None = None) -> Iterator[Server]:
         EmbeddedPostgres.start(place / "pg", bin_dir=bin_dir, fsync=False) as embedded,
         Server(embedded.dsn_for("postgres"), ours=True) as server,
     ):
+        _make_logins_cheap(server)
         yield server
+
+
+def _make_logins_cheap(server: Server) -> None:
+    """Each login hashes the password 4096 times, to protect weak ones. Ours is random, and the tests log in thousands
+    of times. PostgreSQL 15 and older have no such setting."""
+    password = conninfo_to_dict(server.admin)["password"]
+    with psycopg.connect(server.admin, autocommit=True) as conn:
+        if conn.info.server_version >= 160000:
+            conn.execute("set scram_iterations = 1")
+            conn.execute(sql.SQL("alter role postgres password {}").format(sql.Literal(password)))
 
 
 @contextmanager
@@ -124,7 +139,7 @@ def embedded_server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def cronlease_cluster(embedded_server: Server) -> Server:
-    """What the fixtures of our own plugin clone from, here."""
+    """Here the fixtures of our own plugin clone their databases on this server."""
     return embedded_server
 
 

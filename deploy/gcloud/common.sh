@@ -1,9 +1,9 @@
-# What the scripts here share; sourced, never run. They may be run again at any time: what is there is kept or brought
-# up to date.
+# Shared by the scripts here; sourced, never run. The scripts may be run again at any time: they keep or update what
+# exists.
 # shellcheck shell=bash disable=SC2034
 set -euo pipefail
 
-# Whatever can be known to be wrong is said before anything is made.
+# All checks come before anything is made.
 wrong() {
   echo "$1" >&2
   exit 2
@@ -13,11 +13,11 @@ wrong() {
 [[ ${NAME:=cronlease} =~ ^[a-z][a-z0-9-]{0,18}[a-z0-9]$ ]] ||
   wrong "NAME is $NAME, but it can only be 2 to 20 lower-case letters, digits and hyphens"
 if [ -z "${DRY_RUN:-}" ] && ! command -v gcloud >/dev/null; then
-  wrong "gcloud is not on the path: install the Google Cloud CLI, or see what it would do with DRY_RUN=1"
+  wrong "gcloud is not on the path: install the Google Cloud CLI, or set DRY_RUN=1 to see the commands"
 fi
 if [[ ${DATABASE_URL:-} =~ host=/cloudsql/([^\&]+) ]]; then : "${CLOUD_SQL:=${BASH_REMATCH[1]}}"; fi
 [[ ${CLOUD_SQL:-none} =~ ^(none|[^:]+(:[^:]+){2,3})$ ]] ||
-  wrong "CLOUD_SQL is $CLOUD_SQL, and neither PROJECT:REGION:INSTANCE nor none"
+  wrong "CLOUD_SQL is $CLOUD_SQL, which is neither PROJECT:REGION:INSTANCE nor none"
 if [[ ${CLOUD_SQL:-none} != none && -n ${DATABASE_URL:-} && $DATABASE_URL != *"host=/cloudsql/$CLOUD_SQL"* ]]; then
   wrong "DATABASE_URL does not name the socket: postgresql://USER:PASSWORD@/DATABASE?host=/cloudsql/$CLOUD_SQL"
 fi
@@ -36,7 +36,7 @@ secret=$NAME-database-url
 function_account=$NAME-function@$PROJECT.iam.gserviceaccount.com
 scheduler_account=$NAME-scheduler@$PROJECT.iam.gserviceaccount.com
 
-# Where the database is, for functions and jobs alike. What is left out stays as it is.
+# The database options of functions and jobs. Variables that are not set leave the deployed value as it is.
 secrets=$("$python" -c '
 import json, sys
 jobs, first = sys.argv[1:]
@@ -62,30 +62,30 @@ run() {
   fi
 }
 
-# For what needs an account or a right that may have been made a moment ago: Google takes up to a minute to know it
-# everywhere, and refuses until then. Any other error is final.
+# Retries a command that needs an account or a permission made a moment ago: Google takes up to a minute to make it
+# known everywhere, and refuses until then. Any other error is final.
 again() {
-  local pause said
-  said=$(mktemp)
+  local pause errors
+  errors=$(mktemp)
   for pause in ${PAUSES:-5 10 20 40}; do
-    if { run "$@" 2>&1 >&3 | tee "$said" >&2; } 3>&1; then
-      rm "$said"
+    if { run "$@" 2>&1 >&3 | tee "$errors" >&2; } 3>&1; then
+      rm "$errors"
       return
     fi
-    grep -Eiq 'permission|denied|service account|does not exist' "$said" || { rm "$said"; return 1; }
-    echo "Again in $pause s: what was just made may not be known everywhere yet." >&2
+    grep -Eiq 'permission|denied|service account|does not exist' "$errors" || { rm "$errors"; return 1; }
+    echo "Retrying in $pause s: a new account or permission may not be known everywhere yet." >&2
     sleep "$pause"
   done
-  rm "$said"
+  rm "$errors"
   run "$@"
 }
 
-# Whether a thing is there already. A dry run asks nobody: then nothing is.
+# Whether a resource exists. In a dry run none does.
 there() {
   [ -z "${DRY_RUN:-}" ] && gcloud "$@" --project="$PROJECT" --quiet >/dev/null 2>&1
 }
 
-# One line for each entry of a part of jobs.json: its name, then the fields asked for (a.b is b in a), by tabs.
+# One line per entry of a part of jobs.json: its name and the given fields (a.b is b in a), separated by tabs.
 entries() {
   "$python" -c '
 import functools, json, sys
@@ -95,8 +95,8 @@ for name, entry in json.loads(jobs)[part].items():
 ' "$jobs" "$@"
 }
 
-# The settings for --set-env-vars: the words, then those of jobs.json, then SETTINGS. They are apart by ~~, since a value
-# may have a comma.
+# The value of --set-env-vars: the arguments, the environment of jobs.json, then SETTINGS. Separated by ~~, since a
+# value may have a comma.
 settings() {
   "$python" -c '
 import json, sys

@@ -4,27 +4,27 @@
 #
 #   PROJECT=my-project REGION=europe-west1 DATABASE_URL=postgresql://... FOLDER=my-folder deploy/gcloud/deploy.sh
 #
-#   FOLDER         what `cronlease init` makes; left out, functions/, the job that cronlease ships with
-#   NAME           of this deployment, before the names of what is made for it; left out, cronlease
-#   DATABASE_URL   becomes a new version of the secret; left out, the newest one is used
-#   CLOUD_SQL      PROJECT:REGION:INSTANCE, taken from DATABASE_URL when that names its socket; left out, what the
-#                  functions have stays, and none takes it away
-#   NETWORK        and SUBNET: connects to private addresses in there, such as the private IP of a database
-#   SOURCES        the sources file of refresh_opening_signals, seen from where you are; left out, there are none
-#   SETTINGS       further settings by commas, as in CRONLEASE_EVERY=5m..6m,CRONLEASE_RETENTION=7d; they are those of
-#                  this deploy alone: what is to stay belongs into the environment of jobs.json
-#   ALERT_CHANNELS who is told when a run fails or cannot start: names of notification channels by commas
-#   MIGRATE        auto (the schema, then FOLDER/schema.sql, are applied before the functions are replaced) or never
-#   DRY_RUN=1      prints the commands, one a line, instead of running them; nothing is staged
+#   FOLDER         a folder as `cronlease init` makes it; default: functions/, the job that cronlease ships with
+#   NAME           the prefix of everything that is made for this deployment; default: cronlease
+#   DATABASE_URL   becomes a new version of the secret; default: the newest version is used
+#   CLOUD_SQL      PROJECT:REGION:INSTANCE; default: the instance whose socket DATABASE_URL names, else the functions
+#                  keep theirs; `none` removes it
+#   NETWORK        and SUBNET: connect the functions to private addresses there, such as the private IP of a database
+#   SOURCES        the sources file of refresh_opening_signals, relative to the current directory; default: no sources
+#   SETTINGS       more settings, separated by commas, as in CRONLEASE_EVERY=5m..6m,CRONLEASE_RETENTION=7d, for this
+#                  deployment only: lasting settings belong in the environment of jobs.json
+#   ALERT_CHANNELS notification channels for runs that fail or cannot start: their names, separated by commas
+#   MIGRATE        auto (applies the schema, then FOLDER/schema.sql, before the functions are replaced) or never
+#   DRY_RUN=1      prints the commands, one per line, instead of running them; nothing is staged
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
-[ $# -eq 0 ] || wrong "deploy/gcloud/deploy.sh takes no arguments but variables: its first lines list them"
+[ $# -eq 0 ] || wrong "deploy/gcloud/deploy.sh takes variables, not arguments: its first lines list them"
 [[ ${MIGRATE:-auto} =~ ^(auto|never)$ ]] || wrong "MIGRATE is $MIGRATE, but it can only be auto or never"
 channels='^projects/[^/,]+/notificationChannels/[0-9]+(,projects/[^/,]+/notificationChannels/[0-9]+)*$'
 [[ -z ${ALERT_CHANNELS:-} || $ALERT_CHANNELS =~ $channels ]] ||
-  wrong "ALERT_CHANNELS is $ALERT_CHANNELS, and not names such as projects/my-project/notificationChannels/123"
+  wrong "ALERT_CHANNELS is $ALERT_CHANNELS, but needs names such as projects/my-project/notificationChannels/123"
 
 enable_services() {
   local needed=(artifactregistry cloudbuild cloudscheduler iam logging monitoring run secretmanager)
@@ -42,10 +42,10 @@ make_accounts() {
 keep_dsn() {
   there secrets describe "$secret" || run secrets create "$secret" --replication-policy=automatic
   if [ -n "${DATABASE_URL:-}" ]; then
-    # By a pipe: an argument could be read by whoever lists the processes.
+    # Through a pipe: anyone who lists the processes could read an argument.
     run secrets versions add "$secret" --data-file=- < <(printf '%s' "$DATABASE_URL")
   fi
-  # Also those of jobs.json, which you have made.
+  # Includes the secrets of jobs.json, which you have made.
   local pair each
   while read -ru 3 -d, pair; do
     each=${pair#*=}
@@ -53,7 +53,7 @@ keep_dsn() {
       --member="serviceAccount:$function_account"
   done 3<<<"$secrets,"
   if [[ ${CLOUD_SQL:-none} != none ]]; then
-    # In the project of the instance, which may be another one.
+    # In the project of the instance, which may be another.
     again projects add-iam-policy-binding "${CLOUD_SQL%:*:*}" --role=roles/cloudsql.client \
       --member="serviceAccount:$function_account" --condition=None
   fi
@@ -65,7 +65,7 @@ build_image() {
   run builds submit "$stage" --tag="$image"
 }
 
-# Ours, then schema.sql of the folder. A deploy whose schema cannot be applied ends here: what runs goes on running.
+# Applies our schema, then the folder's schema.sql. If that fails the deployment ends here, and the old version goes on.
 migrate() {
   again run jobs deploy "$NAME-migrate" --region="$REGION" --image="$image" --service-account="$function_account" \
     --command=cronlease --args=migrate,--setup,schema.sql --task-timeout=600s --max-retries=0 \
@@ -76,7 +76,7 @@ migrate() {
 deploy_function() {
   local function=$1 lease=$2 max_run=$3 request_timeout=$4 service
   service=$(service_of "$function")
-  # Cloud Run does not say the project, and without it no log line finds its trace.
+  # Cloud Run does not set the project, and log lines need it to link to their trace.
   again run deploy "$service" --region="$REGION" --image="$image" \
     --no-allow-unauthenticated --service-account="$function_account" \
     --timeout="$request_timeout" --max-instances=2 --cpu=1 --memory=512Mi --cpu-throttling --cpu-boost \
@@ -92,7 +92,7 @@ deploy_job() {
   local count=$7 duration=$8 min_backoff=$9 max_backoff=${10} doublings=${11} url verb=create
   url=$(url_of "$function")
   if there scheduler jobs describe "$name" --location="$REGION"; then verb=update; fi
-  # The audience is the service, not the address with its path, which would be the default.
+  # The audience is the service. The default would be the address with its path.
   again scheduler jobs "$verb" http "$name" --location="$REGION" --http-method=post --uri="$url$path" \
     --oidc-service-account-email="$scheduler_account" --oidc-token-audience="$url" \
     --schedule="$schedule" --time-zone="$time_zone" --attempt-deadline="$deadline" \
@@ -100,8 +100,8 @@ deploy_job() {
     --min-backoff="$min_backoff" --max-backoff="$max_backoff" --max-doublings="$doublings"
 }
 
-# A database that is gone fails no request, and the retry of a failed run is a skip: the log alone tells. One that is
-# there is kept, with its channels.
+# Alerts on the log: without a database requests still succeed, and the retry of a failed run is a skip. Keeps an
+# existing policy, with its channels.
 make_alert() {
   local name
   name=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["displayName"])' "$deploy/alert.json")

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# For runs that take longer than a request may, which is an hour: a Cloud Run job that runs what is due, started by
-# Cloud Scheduler. The jobs that hit the functions over HTTP are paused: they would start a run and cut it off.
-# Run it after deploy.sh and with the same variables, and again after each later deploy.
+# For runs that take longer than an hour, the limit of a request: a Cloud Run job, started by Cloud Scheduler, that
+# runs what is due. Pauses the jobs that hit the functions over HTTP: they would start a run and cut it off.
+# Run it after deploy.sh with the same variables, and again after each later deployment.
 #
-#   TIMEOUT   for what is due, together, in seconds; left out, 7200
-#   SCHEDULE  five cron fields in UTC; left out, every five minutes. One that comes while another runs finds nothing
-#   DRY_RUN=1 prints the commands, one a line, instead of running them
+#   TIMEOUT   for all that is due together, in seconds; default: 7200
+#   SCHEDULE  five cron fields in UTC; default: every five minutes. A job that starts while another runs finds nothing due
+#   DRY_RUN=1 prints the commands, one per line, instead of running them
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
-[ $# -eq 0 ] || wrong "deploy/gcloud/long_runs.sh takes no arguments but variables: its first lines list them"
+[ $# -eq 0 ] || wrong "deploy/gcloud/long_runs.sh takes variables, not arguments: its first lines list them"
 [[ ${TIMEOUT:=7200} =~ ^[1-9][0-9]{2,5}$ && $TIMEOUT -le 604800 ]] ||
   wrong "TIMEOUT is $TIMEOUT, but it can only be a number of seconds, from 100 to 604800"
 
@@ -22,7 +22,7 @@ if [ -z "${DRY_RUN:-}" ]; then
     --format='value(spec.template.spec.containers[0].image)') || wrong "run deploy/gcloud/deploy.sh first"
 fi
 
-# A run ends itself before the platform would end it, in time to say so.
+# A run ends itself shortly before the platform would, in time to record it.
 again run jobs deploy "$job" --region="$REGION" --image="$image" --service-account="$function_account" \
   --command=cronlease --args=run-due,--json --task-timeout="${TIMEOUT}s" --max-retries=0 "${database[@]}" \
   --set-env-vars="$(settings CRONLEASE_AUTH=none "CRONLEASE_MAX_RUN=$((TIMEOUT - 30))s" "GOOGLE_CLOUD_PROJECT=$PROJECT")"

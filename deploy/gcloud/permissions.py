@@ -1,8 +1,8 @@
-"""Whether whoever deploys may do all of it, asked before anything is made. The access token comes on standard input.
+"""Checks the permissions of whoever deploys before anything is made. Reads the access token from standard input.
 
     gcloud auth print-access-token | python3 deploy/gcloud/permissions.py PROJECT [CLOUD_SQL]
 
-Asks for permissions, not for roles: an owner has them, and so may a role of your own.
+Checks permissions, not roles: an owner has them, and so may a custom role.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 
-# One permission for each role that has it and more of what a deploy needs.
+# For each role that a deployment needs, one permission that stands for it.
 ROLES = {
     "artifactregistry.repositories.create": "roles/artifactregistry.admin",
     "cloudbuild.builds.create": "roles/cloudbuild.builds.editor",
@@ -26,14 +26,14 @@ ROLES = {
 }
 # In the project of the instance.
 CLOUD_SQL = {"resourcemanager.projects.setIamPolicy": "roles/resourcemanager.projectIamAdmin"}
-# gcloud's own variable for another address, with a slash at its end.
+# gcloud's own variable for another endpoint; the value ends with a slash.
 API = os.environ.get(
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER", "https://cloudresourcemanager.googleapis.com/"
 )
 
 
 def lacking(project: str, roles: dict[str, str], token: str) -> list[str]:
-    """The roles of which a permission is not granted there."""
+    """The roles whose permission is not granted in the project."""
     body = json.dumps({"permissions": list(roles)}).encode()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{API}v1/projects/{project}:testIamPermissions", body, headers)  # noqa: S310
@@ -52,14 +52,12 @@ def main(project: str, cloud_sql: str = "") -> None:
         try:
             missing = lacking(where, roles, token)
         except (OSError, ValueError) as error:
-            # Not a reason to stop: gcloud will say what it may not do.
-            print(f"Your rights in {where} could not be checked: {error}", file=sys.stderr)  # noqa: T201
+            # No reason to stop: gcloud itself reports missing permissions.
+            print(f"Your permissions in {where} could not be checked: {error}", file=sys.stderr)  # noqa: T201
             continue
         if missing:
-            sentence = (
-                f"You lack rights in {where}, and nothing was made: let its owner grant you {', '.join(missing)}"
-            )
-            print(sentence, file=sys.stderr)  # noqa: T201
+            grant = f"ask its owner to grant you {', '.join(missing)}"
+            print(f"You lack permissions in {where}, and nothing was made: {grant}", file=sys.stderr)  # noqa: T201
             sys.exit(1)
 
 

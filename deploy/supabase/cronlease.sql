@@ -29,13 +29,15 @@ declare
     'hold_idle_refresh', 'is_band', 'keep_first_seen_at', 'opening_fingerprint', 'pause_refresh',
     'prune_refresh_history',
     'read_refresh_status', 'readable_args', 'recover_stale_dispatches', 'refresh_lock_key', 'refresh_skip_reason',
-    'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action', 'take_due_refresh',
-    'take_refresh_lock', 'unlock_refresh',
+    'release_refresh_lock', 'renew_refresh_lock', 'resume_refresh', 'schedule_action', 'take_refresh_lock',
+    'unlock_refresh',
     'is_cron', 'plan_refresh', 'refresh_cadence', 'refresh_details', 'refresh_early', 'refresh_is_spent',
     'refresh_needs_plan', 'refresh_plan', 'refresh_was_delivered', 'serve_refresh_slot', 'unplanned_refreshes',
     'claim_refresh_alerts', 'read_refresh_health', 'refresh_due_closed', 'refresh_is_late', 'refresh_late_at',
     'refresh_next_at', 'settle_refresh_alerts', 'tell_refresh_abandoned', 'tell_refresh_end', 'write_refresh_alert',
-    'read_refresh_page', 'read_refresh_schedule', 'record_refresh_operation', 'refresh_health'
+    'read_refresh_page', 'read_refresh_schedule', 'record_refresh_operation', 'refresh_health',
+    'claim_due_refreshes', 'end_refresh_run', 'finish_refresh_runs', 'grant_refresh_locks', 'held_refreshes',
+    'renew_refresh_locks', 'take_due_refreshes', 'take_refresh_locks'
   ];
   v_name text;
   v_role text;

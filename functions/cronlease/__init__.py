@@ -4,20 +4,19 @@ A trigger starts a run, one room runs it, and the lock is in the database: each 
 schema/, never by Python.
 
     decorators, registry, job       what a user declares, and what is declared
-    triggers/                       what starts a run: HTTP, run-due, a worker; and who may
+    triggers/                       what starts a run: HTTP, Lambda, a block, run-due, a worker; and who may
     page/                           the status page: templates and what fills them; imported when a browser asks
     run/                            one run: claim or skip, work under a heartbeat, write the end
     explain/                        why a schedule did or did not run, in sentences
     db/                             connections, one typed function per SQL function, and migration/
     process/                        how the process ends, and what its children may not do
-    observe/                        logs without secrets, OpenTelemetry, check-ins
-    settings, readers, arguments, cadence, outcome, errors      small values that every room may use
-    cli/, emulator/, embedded/, testing     for people; a deployed function imports none of them before it needs it
+    observe/                        logs without secrets, OpenTelemetry, check-ins, alerts
+    settings, readers, arguments, cadence, slots, outcome, errors   small values that every room may use
+    cli/, emulator/, embedded/, testing/    for people; a deployed function imports none of them before it needs it
 
-Imports point from the top of this list downwards; import-linter checks that (pyproject.toml).
+pyproject.toml says which room may import which, and import-linter checks it.
 """
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -56,7 +55,7 @@ __all__ = [
     "try_acquire_action_lock",
 ]
 
-# Imported when asked for: a job's helper, or a test runner that finds our plugin, pays for what it uses.
+# Imported on first use: a job's helper, or a test runner that finds our plugin, pays only for what it uses.
 _HOMES = {
     "AlreadyThere": "errors",
     "Every": "cadence",
@@ -83,19 +82,12 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # A deployed function is imported once, in the master, and then forked. Collecting in the midst of the imports
-    # would walk everything the framework has loaded, a tenth of a cold start; frozen, it is not walked again, nor
-    # copied.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    finally:
-        gc.freeze()
-        if collecting:
-            gc.enable()
-    globals()[name] = found
-    return found
+    from cronlease.process.importing import uncollected
+
+    with uncollected():
+        value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

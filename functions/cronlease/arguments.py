@@ -1,7 +1,7 @@
 """The one check of a run's arguments, wherever they come from: HTTP, the command line, or a job's own code.
 
-A run is given exactly the numbers and texts that were written. JSON that Python or PostgreSQL would have to change is
-refused in one sentence, before anything is stored.
+A run gets exactly the numbers and texts that were written. JSON that Python or PostgreSQL would have to change is
+refused with one sentence, before anything is stored.
 """
 
 import json
@@ -16,7 +16,7 @@ _SHOWN_DIGITS = 40
 
 
 def decode(text: str | bytes) -> Any:
-    """The JSON value. Raises ValueError, also for a number that a float cannot hold as it is written."""
+    """The JSON value. Raises ValueError, also for a number that a float cannot hold exactly as written."""
     return json.loads(text, parse_constant=_refuse_constant, parse_float=_exact)
 
 
@@ -29,7 +29,7 @@ def encode(args: Mapping[str, Any]) -> str:
         raise ValueError("text with a NUL or half a character in it cannot be stored") from None
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    # Not where the backslash itself is meant.
+    # An escaped backslash before u0000 is harmless.
     if "\\u0000" in text.replace("\\\\", ""):
         raise ValueError("text with a NUL or half a character in it cannot be stored")
     _check_bounds(args)
@@ -37,7 +37,7 @@ def encode(args: Mapping[str, Any]) -> str:
 
 
 def _check_bounds(args: Mapping[str, Any]) -> None:
-    """Raises what args_mistake would refuse, before the database is asked."""
+    """Raises ValueError for what args_mistake in the database would refuse."""
     values: list[Any] = [dict(args)]
     for _ in range(_MOST_LEVELS + 1):
         if not values:
@@ -58,7 +58,7 @@ def _check_bounds(args: Mapping[str, Any]) -> None:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _exact(number: str) -> float:
@@ -66,13 +66,13 @@ def _exact(number: str) -> float:
 
     value = float(number)
     if isinf(value):
-        # Too large: encode says so.
+        # Too large, which encode reports.
         return value
     try:
         is_exact = Decimal(number) == Decimal(repr(value))
     except ArithmeticError:
-        # An exponent that no number has.
+        # The exponent is beyond what Decimal holds.
         is_exact = False
     if not is_exact:
-        raise ValueError(f"{number[:_SHOWN_DIGITS]} has more digits than a number here can have, write it as text")
+        raise ValueError(f"{number[:_SHOWN_DIGITS]} has more digits than a number can have here: write it as text")
     return value

@@ -1,6 +1,6 @@
 """How often to run: bands, beats, crons, and backoff. Pure: no clock, no database, no settings.
 
-A draw is a duration; only the database adds it to a time. The slots of a beat or a cron are in slots.py.
+A draw is a duration; only the database adds it to a time. slots.py has the slots of a beat or a cron.
 """
 
 import random
@@ -17,16 +17,16 @@ _LONGEST = timedelta(days=3650)
 _LEAST_LATE = timedelta(minutes=10)
 _EARLY_FOR_A_CRON, _EARLIEST = timedelta(seconds=5), timedelta(seconds=30)
 HIT = "hit"
-# Of a cron; its zone follows them.
+# Fields of a cron; its zone follows them.
 _FIELDS = 5
 
 
 def duration(text: str) -> timedelta:
     """Reads 90s, 5m, 2h or 1d; anything else is a ValueError that says how to write it."""
-    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-    if not found:
+    match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    if not match:
         raise ValueError(f"{text!r} is not a duration: write 90s, 5m, 2h or 1d")
-    seconds = float(found[1]) * _UNITS[found[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
     if seconds > _LONGEST.total_seconds():
         raise ValueError(f"{text!r} is longer than ten years")
     return timedelta(seconds=seconds)
@@ -49,14 +49,14 @@ class Every(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Every":
-        """Reads low..high, such as 10m..15m; a single duration is a band without width."""
+        """Reads low..high, such as 10m..15m; a single duration is a band of zero width."""
         low, dots, high = text.partition("..") if isinstance(text, str) else (text, "", "")
         try:
             band = cls(duration(low), duration(high if dots else low))
         except ValueError as error:
             raise ValueError(f"{error}; a band is written low..high, such as 10m..15m") from None
         if band.low > band.high:
-            raise ValueError(f"{text!r} is upside down: write {written(band.high)}..{written(band.low)}")
+            raise ValueError(f"{text!r} is the wrong way round: write {written(band.high)}..{written(band.low)}")
         return band
 
     def draw(self, source: random.Random) -> timedelta:
@@ -67,8 +67,8 @@ class Every(NamedTuple):
 
 
 class Cadence(NamedTuple):
-    """How often something runs, in one of four ways: a band, a beat, a cron with its zone, or at each hit. The text
-    is how the schedule remembers which one a plan was made from; only a cron has spaces in it."""
+    """How often something runs: a band, a beat, a cron with its zone, or at each hit. By the text the schedule row
+    remembers which one a plan was made from; only a cron's has spaces."""
 
     text: str
     band: Every | None = None
@@ -83,8 +83,8 @@ class Cadence(NamedTuple):
             expression, _, zone = text.strip().rpartition(" ")
             return cls.of_cron(expression, zone)
         if len(words) != 1:
-            or_cron = '; a cron is written cron="0 9 * * 1-5"' if len(words) == _FIELDS else ""
-            raise ValueError(f"{text!r} is no cadence: write a beat such as 6h, or a band such as 10m..15m{or_cron}")
+            more = '; a cron is written cron="0 9 * * 1-5"' if len(words) == _FIELDS else ""
+            raise ValueError(f"{text!r} is not a cadence: write a beat such as 6h, or a band such as 10m..15m{more}")
         text = words[0]
         if text == HIT:
             return cls(HIT)
@@ -96,7 +96,7 @@ class Cadence(NamedTuple):
         except ValueError as error:
             raise ValueError(f"{error}; a band is written low..high, such as 10m..15m") from None
         if not beat:
-            # No time at all has no multiples: it is due again at the end of each run.
+            # A beat of zero has no multiples: as a band it is due again at the end of each run.
             return cls.parse(f"{text}..{text}")
         return cls(written(beat), beat=beat)
 
@@ -107,13 +107,13 @@ class Cadence(NamedTuple):
 
         zone = zone or "UTC"
         if not isinstance(expression, str) or not isinstance(zone, str):
-            raise ValueError(f'{expression!r} in {zone!r} is no cron: write texts such as "0 9 * * 1-5" and "UTC"')
+            raise ValueError(f'{expression!r} in {zone!r} is not a cron: write texts such as "0 9 * * 1-5" and "UTC"')
         Cron.parse(expression, zone)
         return cls(f"{expression} {zone}", cron=(expression, zone))
 
     @classmethod
     def of_row(cls, every: str | None, cron: str | None, zone: str | None) -> "Cadence | None":
-        """A row's own cadence, under the text that SQL compares; None where it has none. Raises ValueError."""
+        """A row's own cadence, with the text that SQL compares; None if it has none. Raises ValueError."""
         if cron is not None:
             return cls.of_cron(cron, zone)
         return None if every is None else cls.parse(every)._replace(text=every)
@@ -124,13 +124,13 @@ class Cadence(NamedTuple):
 
     @property
     def early(self) -> timedelta:
-        """How early a hit may come for a slot, as refresh_early has it."""
+        """How early a hit may come for its slot; the same as refresh_early in SQL."""
         if self.beat is not None:
             return min(self.beat / 10, _EARLIEST)
         return _EARLY_FOR_A_CRON if self.cron is not None else timedelta(0)
 
     def slots(self, anchor: datetime) -> "Slots":
-        """Of a beat, counted from the anchor, or of a cron."""
+        """The slots of a beat, counted from the anchor, or of a cron."""
         from cronlease.slots import Beat, Cron
 
         if self.cron is not None:
@@ -139,8 +139,8 @@ class Cadence(NamedTuple):
         return Beat(anchor, self.beat)
 
     def late_after(self, slot: datetime) -> timedelta | None:
-        """How long after that slot its run counts as late: of a cron, whose intervals only the calendar knows. How
-        late anything else may be SQL knows by its text."""
+        """How long after this slot its run counts as late. Only for a cron, whose intervals depend on the calendar:
+        for anything else SQL derives it from the text."""
         if self.cron is None:
             return None
         return max(_LEAST_LATE, 2 * (self.slots(slot).after(slot) - slot))
@@ -157,7 +157,7 @@ class Backoff(NamedTuple):
     cap: timedelta
 
     def draw(self, failures: int, source: random.Random) -> timedelta:
-        """failures counts the one that has just happened, so it is at least 1."""
+        """`failures` includes the one that has just happened, so it is at least 1."""
         drawn = self.band.draw(source).total_seconds()
         ceiling = self.cap.total_seconds()
         # Multiplied step by step: growth ** 1000 would overflow long after the cap was reached.

@@ -1,6 +1,6 @@
-"""The decorators: they make a function something that a hit or a schedule row can run, and register it.
+"""The decorators: they register a function, so that a hit or a schedule row can run it.
 
-Settings are read when they decorate, so that bad ones refuse to start; no connection is opened.
+Settings are read when a function is decorated, so that bad ones stop startup. No connection is opened.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class When(TypedDict, total=False):
-    """What a function says of its times; what is not given comes from the environment."""
+    """A function's own times; the environment has the others."""
 
     lease: str
     every: str
@@ -46,10 +46,10 @@ def scheduled(**when: Unpack[When]) -> Callable[[F], F]: ...
 def scheduled(function: Any = None, **when: Unpack[When]) -> Any:
     """Makes a function of one Run, async or plain, the target of functions-framework, with a schedule row of its own.
     How often: every="10m..15m" is a band drawn from the end of each run, "6h" a beat, "hit" whenever it is hit; or
-    cron="0 9 * * 1-5" with a time_zone. A slot that was missed is run once, or with missed="skip", late="10m" not
-    later than that; it gets so many attempts. After pause_after=10 failed runs in a row only a probe runs,
-    probe="6h" later, until one succeeds; late_alert="1h" says how late it may be before that is told. What is not
-    given here comes from the environment; a schedule row's own cadence overrides both."""
+    cron="0 9 * * 1-5" with a time_zone. A missed slot is run once or, with missed="skip" and late="10m", only if it
+    is no later than that; attempts=3 limits its runs. After pause_after=10 failed runs in a row only a probe runs,
+    probe="6h" later, until one succeeds; late_alert="1h" says how late it may be before an alert. What is not given
+    here comes from the environment; a schedule row's own cadence overrides both."""
 
     def decorate(function: Any) -> Any:
         job, settings = _registered(function, function.__name__, when, has_row=True)
@@ -63,7 +63,7 @@ def scheduled(function: Any = None, **when: Unpack[When]) -> Any:
 
 def action(name: str, **when: Unpack[When]) -> Callable[[F], F]:
     """Registers a function of one Run, async or plain, for schedule rows that name it as their action. It has no row
-    of its own and stays callable as it is; `schedule_action` makes rows for it, run-due and the worker run them."""
+    of its own and stays callable; `schedule_action` makes rows for it, run-due and the worker run them."""
     if not isinstance(name, str) or not name.strip():
         raise SystemExit('cronlease: an action needs a name, write @action("name")')
 
@@ -78,7 +78,7 @@ def _registered(function: Any, name: str, when: When, *, has_row: bool) -> tuple
     try:
         unknown = sorted(set(when) - set(When.__annotations__))
         if unknown:
-            raise SettingsError(f"{unknown[0]} is no option: they are {', '.join(When.__annotations__)}")
+            raise SettingsError(f"{unknown[0]} is not an option: the options are {', '.join(When.__annotations__)}")
         settings = load()
         _check_database(settings)
         lease, backoff = when.get("lease"), when.get("backoff")
@@ -88,7 +88,7 @@ def _registered(function: Any, name: str, when: When, *, has_row: bool) -> tuple
             "backoff": Every.parse(backoff) if backoff else None,
         }
         if has_row:
-            # An action's are for its rows, which have cadences of their own.
+            # Not for an action, whose rows have cadences of their own.
             check_slots(times["every"], when.get("missed"), when.get("attempts"))
         if how := os.environ.get("CRONLEASE_EMULATED"):
             from cronlease.process.emulated import Times
@@ -99,7 +99,7 @@ def _registered(function: Any, name: str, when: When, *, has_row: bool) -> tuple
         job = Job.of(function, settings, name=name, has_row=has_row, **times)
         registry.register(job)
     except ValueError as error:
-        # Not a traceback of the framework's: whoever starts this must read one sentence.
+        # One sentence for whoever starts this, rather than the framework's traceback.
         raise SystemExit(f"cronlease cannot start {name}: {error}") from None
     return job, settings
 

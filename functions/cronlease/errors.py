@@ -1,24 +1,24 @@
-"""What can stand between us and the wall. Each text is fit for a log and holds no secret.
+"""Everything that can go wrong with the database. Each text is fit for a log and holds no secret.
 
 DatabaseTrouble
- +-- ConnectionLost     the connection broke under a query; what it did is unknown
- +-- Unreachable        no connection could be had
+ +-- ConnectionLost     the connection broke during a query, whose effect is unknown
+ +-- Unreachable        no connection could be made
  +-- Contended          somebody else has the row right now
- +-- SchemaMissing      our functions, tables or columns are not there
+ +-- SchemaMissing      our functions, tables or columns are missing
  +-- NotPermitted       this role may not do that
- +-- UnknownSchedule    no row of that name
+ +-- UnknownSchedule    there is no row of that name
  +-- AlreadyThere       a row of that name exists
  +-- NameTaken          a command or a block without a cadence has the name of a function's schedule
- +-- StillRunning       not while a run holds the row's lease
+ +-- StillRunning       impossible while a run holds the row's lease
  +-- Mismatch           a function or view cannot be replaced in place (migrate)
- +-- LeaseLost          the lease is not, or no longer, this run's
- +-- Ambiguous          somebody else's function has the name of ours, and fits as well
- +-- CommitUnknown      the commit was sent and its answer never came
- +-- NoneFree           all connections that jobs may have are in use, and this job holds one of them
- +-- LeftOutside        a block was left outside the transaction that it opened
- +-- Unreadable         an answer came, and it holds what Python cannot read
+ +-- LeaseLost          the lease is not this run's, or no longer
+ +-- Ambiguous          somebody else's function has the name of ours and fits the call just as well
+ +-- CommitUnknown      the commit was sent, but its answer never came
+ +-- NoneFree           all connections for jobs are in use, and this job holds one of them
+ +-- LeftOutside        a block ended outside the transaction that it had opened
+ +-- Unreadable         the answer has a value that Python cannot read
 TimeIsUp                the run is older than CRONLEASE_MAX_RUN allows
-SaysAll                 the text says it all: where in our code it was raised tells nobody more
+SaysAll                 the text says it all: a traceback would add nothing
 """
 
 

@@ -1,4 +1,4 @@
-"""What can be run, and what asked for it. Knows nothing of HTTP, leases or databases."""
+"""What can be run, and the hit that asked for it. Knows nothing of HTTP, leases or databases."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ _EXAMPLES = {"every": '"6h" or "10m..15m"', "cron": '"0 9 * * 1-5"', "time_zone"
 
 
 class Job(NamedTuple):
-    """A registered function with its times: its decorator's, or the environment's where that says nothing."""
+    """A registered function with its times: its decorator's, else the environment's."""
 
     name: str
     function: Callable[[Any], Any]
@@ -23,17 +23,17 @@ class Job(NamedTuple):
     cadence: Cadence
     backoff: Backoff
     retention: timedelta
-    # Whether it has a schedule row of its own name; an action has those that people make for it.
+    # Whether it has a schedule row of its own name; an action has the rows that people make for it.
     has_row: bool = True
-    # How late a slot may be run; None: however late, once.
+    # How late a slot may still be run; None: any missed slot is run, once.
     late: timedelta | None = None
-    # How many runs a slot gets; None: three, and a one-shot any number.
+    # How many runs a slot gets; None: three, or any number for a one-shot.
     attempts: int | None = None
-    # How late its row may be before that is told; None: twice its interval.
+    # How late its row may be before an alert; None: twice its interval.
     late_alert: timedelta | None = None
-    # Its breaker, and who is told.
+    # Its breaker, and where alerts go.
     watch: Watch = Watch()
-    # Whether somebody said what a failure costs: else the next hit of a trigger that owns the schedule runs at once.
+    # Whether a backoff was set; if not, the next hit of a trigger that owns the schedule runs immediately.
     backoff_given: bool = False
 
     @classmethod
@@ -54,7 +54,7 @@ class Job(NamedTuple):
         probe: timedelta | None = None,
         has_row: bool = True,
     ) -> "Job":
-        """Raises SettingsError when the function's own times do not fit the settings, or it is no job."""
+        """Raises SettingsError if the function's own times do not fit the settings, or it cannot be a job."""
         settings.check(lease, backoff)
         _check_job(function)
         cadence = every or settings.cadence()
@@ -92,13 +92,13 @@ class Job(NamedTuple):
 
 
 def cadence_of(settings: Settings, every: str | None, cron: str | None, time_zone: str | None) -> Cadence | None:
-    """What code or a command line says of how often; None where it says nothing. Raises ValueError."""
+    """The cadence that code or a command line asks for; None if it asks for none. Raises ValueError."""
     for option, given in (("every", every), ("cron", cron), ("time_zone", time_zone)):
         if not isinstance(given, str | None):
             raise SettingsError(f"{option} is {given!r}: write it as a text, such as {_EXAMPLES[option]}")
     if cron:
         if every:
-            raise SettingsError("every and cron are both given: how often is said by one of them")
+            raise SettingsError("every and cron are both given: keep only one of them")
         return Cadence.of_cron(cron, time_zone or settings.time_zone)
     if time_zone:
         raise SettingsError("time_zone is for a cron: write cron=...")
@@ -106,7 +106,7 @@ def cadence_of(settings: Settings, every: str | None, cron: str | None, time_zon
 
 
 def check_slots(cadence: Cadence | None, missed: str | None, attempts: int | None) -> None:
-    """Raises SettingsError for what is said of slots beside a cadence that has none. In the words of SQL."""
+    """Raises SettingsError for options about slots with a cadence that has none, in the same words as SQL."""
     if cadence is None or cadence.has_slots:
         return
     if missed == "skip":
@@ -118,8 +118,8 @@ def check_slots(cadence: Cadence | None, missed: str | None, attempts: int | Non
 
 
 def check_new_name(name: str) -> None:
-    """Raises ValueError, one sentence, for what cannot be the name of a new row: what is there already must stay
-    within reach."""
+    """Raises ValueError, one sentence, for a text that cannot name a new row. Existing rows are never checked: they
+    must stay within reach."""
     from unicodedata import category
 
     if not isinstance(name, str) or not name.strip():
@@ -133,44 +133,44 @@ def check_new_name(name: str) -> None:
 
 
 class Hit(NamedTuple):
-    """What a caller asked for, and who it says it is. Never decides whether to run, except by force."""
+    """What a caller asked for, and who it claims to be. Only `force` has a say in whether it runs."""
 
     trigger: str = "manual"
     job_name: str | None = None
     schedule_time: str | None = None
     force: bool = False
     args: Mapping[str, Any] = MappingProxyType({})
-    # What the trigger calls this delivery: the same for each of its repeats, and for no other delivery.
+    # The trigger's name for this delivery: the same for each repeat, and different for any other delivery.
     delivery: str | None = None
-    # When it was to be delivered, where the trigger says so.
+    # When it was to be delivered, if the trigger says so.
     delivery_at: datetime | None = None
 
     @classmethod
     def of_slot(cls, trigger: str, schedule: str | None, slot: str | None, **fields: Any) -> "Hit":
-        """What a scheduler delivers for one of its slots. A slot without a readable time and zone names no delivery,
-        and just runs."""
+        """A scheduler's delivery for one of its slots. If the slot's time and zone cannot be read, the delivery
+        has no name, and simply runs."""
         at = _moment(slot)
         if slot and at is None:
-            _say_unreadable(trigger, slot)
+            _warn_of_unreadable(trigger, slot)
         named = f"{schedule} {at:%Y-%m-%dT%H:%M:%S.%fZ}" if schedule and at else None
         return cls(trigger, schedule, slot, delivery=named, delivery_at=at, **fields)
 
 
-def _say_unreadable(trigger: str, slot: str) -> None:
+def _warn_of_unreadable(trigger: str, slot: str) -> None:
     import logging
 
     from cronlease.observe.logs import log
 
     log(
         logging.WARNING,
-        f"The delivery time {slot!r} of {trigger} is no time with a zone: its repeats cannot be told from it by that",
+        f"The delivery time {slot!r} of {trigger} is not a time with a zone: repeats of it cannot be recognized",
         action="delivery_unreadable",
         trigger=trigger,
     )
 
 
 def _moment(text: str | None) -> datetime | None:
-    """In UTC; None where it is no time with a zone."""
+    """In UTC; None if it is not a time with a zone."""
     try:
         moment = datetime.fromisoformat(text or "")
         return None if moment.tzinfo is None else moment.astimezone(UTC)
@@ -179,7 +179,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _check_job(function: Callable[[Any], Any]) -> None:
-    """What would seem to run, and would not, is refused when it is declared."""
+    """Refuses at declaration what would seem to run, but would not."""
     made_of = inspect.unwrap(function)
     if inspect.isgeneratorfunction(made_of) or inspect.isasyncgenfunction(made_of):
         raise SettingsError("a job must not yield: it would never run")
@@ -188,5 +188,5 @@ def _check_job(function: Callable[[Any], Any]) -> None:
     except TypeError:
         raise SettingsError("a job takes one argument, the run") from None
     except ValueError:
-        # A builtin that does not tell its signature.
+        # A builtin without a signature.
         return

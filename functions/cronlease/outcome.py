@@ -1,4 +1,4 @@
-"""What a hit answers: the JSON contract, with closed enums. Knows nothing of HTTP, database or jobs."""
+"""The answer to a hit: the JSON contract, with closed enums. Knows nothing of HTTP, databases or jobs."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     next_run_at: datetime | None = None
     duration_ms: int = 0
     hint: str | None = None
-    # The slot that the run served, and how many went by without one before it, the first of them named.
+    # The slot that the run served, how many slots before it were missed, and the first of those.
     slot: datetime | None = None
     missed: int = 0
     first_missed: datetime | None = None
@@ -109,7 +109,7 @@ class Outcome(NamedTuple):
 
 
 class Skipped(Exception):
-    """A block or a command that did not run: `reason` says why, and `outcome` has the rest."""
+    """A block or a command that did not run: `reason` says why, `outcome` has the rest."""
 
     def __init__(self, outcome: Outcome) -> None:
         assert outcome.skipped is not None, "a run is not a skip"
@@ -120,7 +120,7 @@ class Skipped(Exception):
 
 
 class RunFailed(Exception):
-    """A run that did not end well, where the caller of its trigger is Python: `outcome` says how."""
+    """A run that did not end well, for a caller in Python: `outcome` says how."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(f"{outcome.function}: {outcome.failed}, {outcome.error}")

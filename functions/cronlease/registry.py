@@ -1,4 +1,4 @@
-"""Which functions this deployment can run, by the name that a schedule row's `action` has. The decorators fill it."""
+"""Which functions this deployment can run, by the name in a schedule row's `action`. The decorators fill it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ def jobs() -> Mapping[str, Job]:
 
 
 def register(job: Job) -> None:
-    """Raises ValueError for a second function of the same name; the same one declared again replaces itself."""
+    """Raises ValueError for another function of the same name; declaring the same one again replaces it."""
     known = _jobs.get(job.name)
     if known is not None and _home(known.function) != _home(job.function):
         raise ValueError(f"two functions are registered as {job.name!r}: give one of them another name")
@@ -40,7 +40,7 @@ def load_source(path: Path) -> None:
         spec.loader.exec_module(module)
     except SystemExit as error:
         if str(error.code).startswith("cronlease"):
-            # The decorators' own sentence.
+            # A sentence of the decorators.
             raise
         raise ValueError(f"{path} cannot be imported, SystemExit: {error.code}") from error
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Environment -> Settings, checked once at the start: contradictory settings stop startup.
+"""Reads the environment into Settings, once at startup: contradictory settings stop it.
 
 A limit that was not set is derived from the lease; only limits that were set can be refused. Settings is a NamedTuple
 and not a pydantic model: importing pydantic would take a fifth of the time to the first answer of a cold start.
@@ -11,37 +11,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.cadence import Backoff, Cadence, Every, duration, written
-from cronlease.readers import (
-    audience,
-    emails,
-    number,
-    one_of,
-    ping_address,
-    positive,
-    schema_name,
-    tokens,
-    web_address,
-    webhooks,
-)
+from cronlease.readers import READERS, tokens
 
 PREFIX = "CRONLEASE_"
 CRON_SECRET = "CRON_SECRET"  # noqa: S105 (the variable's name)
 _LIBPQ_TARGETS = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
-# Each is set by a platform: Cloud Run, Kubernetes, Lambda, Azure Functions, Vercel, Render, Fly, Railway, Heroku.
+# Set by Cloud Run, Kubernetes, Lambda, Azure Functions, Vercel, Render, Fly, Railway and Heroku.
 PLATFORM_MARKS = (
     *("K_SERVICE", "CLOUD_RUN_JOB", "KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME"),
     *("FUNCTIONS_WORKER_RUNTIME", "VERCEL", "RENDER", "FLY_APP_NAME", "RAILWAY_ENVIRONMENT", "DYNO"),
 )
 _EVERY = Cadence("10m..15m", band=Every(timedelta(minutes=10), timedelta(minutes=15)))
 _BACKOFF = Every(timedelta(minutes=20), timedelta(minutes=40))
-# As schema/cronlease/functions has them.
+# The same limits as in schema/cronlease/functions.
 _LONGEST_LEASE = timedelta(days=1)
 _LONGEST_BACKOFF = timedelta(days=400)
 _SHORTEST_RETENTION = timedelta(hours=1)
 
 
 class SettingsError(ValueError):
-    """A setting that a person must correct; the text is one sentence that says how."""
+    """A setting that a person must correct; its text is one sentence that says how."""
 
 
 class Limits(NamedTuple):
@@ -57,8 +46,8 @@ class Limits(NamedTuple):
 
     @property
     def grace(self) -> timedelta:
-        """For a job to end that has to: short enough for its end to be written while its last renewal lasts and,
-        where the whole run has to be short, while whoever started it still waits."""
+        """How long a job that must end may take for it: short enough to write its end before the last renewal runs
+        out and, if the whole run must be short, while its caller still waits."""
         return min(timedelta(seconds=5), max(timedelta(seconds=0.5), self.max_run / 10), self.renew_every)
 
     @property
@@ -76,7 +65,7 @@ class Settings(NamedTuple):
     database_url: str | None = None
     libpq_target: bool = False
     on_platform: bool = False
-    # The variable that max_run is from.
+    # The variable that set max_run.
     max_run_name: str = "CRONLEASE_MAX_RUN"
 
     lease: timedelta = timedelta(minutes=5)
@@ -87,7 +76,7 @@ class Settings(NamedTuple):
     late: timedelta | None = None
     attempts: int | None = None
     backoff: Every = _BACKOFF
-    # Whether the environment says so, or it is only the default.
+    # Whether the environment set the backoff, or it is the default.
     backoff_given: bool = False
     backoff_growth: float = 1
     backoff_cap: timedelta | None = None
@@ -106,7 +95,7 @@ class Settings(NamedTuple):
     oidc_keys_url: str = "https://www.googleapis.com/oauth2/v3/certs"
     allow_force: bool = False
     ping_url: str | None = None
-    # A secret, as ping_url is.
+    # A secret, like ping_url.
     alert_url: tuple[str, ...] = ()
     status_url: str | None = None
     pause_after: int | None = None
@@ -118,21 +107,21 @@ class Settings(NamedTuple):
 
     @property
     def has_database(self) -> bool:
-        """Whether one is configured; else it is the embedded one, on a person's own machine."""
+        """Whether one is configured; if not, a person's own machine uses the embedded one."""
         return self.database_url is not None or self.libpq_target
 
     def cadence(self) -> Cadence:
-        """Of a function that says nothing of its own. Raises ValueError."""
+        """For a function that declares none of its own. Raises ValueError."""
         return self.every if self.cron is None else Cadence.of_cron(self.cron, self.time_zone)
 
     @property
     def status_address(self) -> str | None:
-        """Where a person finds GET /status of this deployment, as far as anybody has said; for alerts."""
+        """The address of this deployment's status page, if it is known; for alerts."""
         audience = self.oidc_audience or ""
         return self.status_url or (f"{audience.rstrip('/')}/status" if audience.startswith("http") else None)
 
     def limits(self, lease: timedelta | None = None) -> Limits:
-        """The limits for that lease, or for the default one."""
+        """The limits for this lease, or for the default one."""
         lease, max_run = lease or self.lease, self.max_run or timedelta(minutes=15)
         return Limits(
             lease=lease,
@@ -145,16 +134,16 @@ class Settings(NamedTuple):
         return Backoff(band, self.backoff_growth, self.backoff_cap or max(timedelta(hours=6), band.high))
 
     def check(self, lease: timedelta | None = None, backoff: Every | None = None) -> None:
-        """Raises SettingsError for the first pair that contradict each other, for one function's own values."""
-        said_by = "CRONLEASE_LEASE" if lease is None else "lease"
+        """Raises SettingsError for the first contradiction, also with one function's own lease and backoff."""
+        name_of_lease = "CRONLEASE_LEASE" if lease is None else "lease"
         lease, band = self.lease if lease is None else lease, backoff or self.backoff
         if lease < timedelta(seconds=1):
-            raise SettingsError(f"{said_by} is {written(lease)}: a lease is at least 1s")
+            raise SettingsError(f"{name_of_lease} is {written(lease)}: a lease is at least 1s")
         if lease > _LONGEST_LEASE:
-            raise SettingsError(f"{said_by} is {written(lease)}: a lease is at most {written(_LONGEST_LEASE)}")
+            raise SettingsError(f"{name_of_lease} is {written(lease)}: a lease is at most {written(_LONGEST_LEASE)}")
         if self.retention < _SHORTEST_RETENTION:
-            least = written(_SHORTEST_RETENTION)
-            raise SettingsError(f"CRONLEASE_RETENTION is {written(self.retention)}: history is kept at least {least}")
+            kept, least = written(self.retention), written(_SHORTEST_RETENTION)
+            raise SettingsError(f"CRONLEASE_RETENTION is {kept}: history is kept for at least {least}")
         for name, longest in (("CRONLEASE_BACKOFF", band.high), ("CRONLEASE_BACKOFF_CAP", self.backoff_cap)):
             if longest is not None and longest > _LONGEST_BACKOFF:
                 most = written(_LONGEST_BACKOFF)
@@ -174,7 +163,7 @@ class Settings(NamedTuple):
 def check_missed(
     missed: str | None, late: timedelta | None, of_missed: str = "missed", of_late: str = "late"
 ) -> None:
-    """Raises SettingsError unless what is missed is skipped by how late it is, or not at all."""
+    """Raises SettingsError unless `skip` and how late a slot may be are both given, or neither."""
     if missed not in (None, "once", "skip"):
         raise SettingsError(f"{of_missed} is {missed!r}: write once or skip")
     if (missed == "skip") != (late is not None):
@@ -182,15 +171,15 @@ def check_missed(
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """Reads the environment; raises SettingsError, one sentence a person can act on."""
+    """Raises SettingsError, one sentence that a person can act on."""
     env = os.environ if environ is None else environ
     values: dict[str, Any] = {
         "database_url": env.get("DATABASE_URL") or None,
         "libpq_target": any(env.get(name) for name in _LIBPQ_TARGETS),
         "on_platform": any(env.get(mark) for mark in PLATFORM_MARKS),
     }
-    for name, read in _READERS.items():
-        # A caller's token is in CRONLEASE_TOKEN, too: validate only where this process checks tokens.
+    for name, read in READERS.items():
+        # CRONLEASE_TOKEN may also be a caller's: validate it only where this process checks tokens.
         if name == "token" and values.get("auth") != "token":
             continue
         if text := env.get(PREFIX + name.upper()):
@@ -198,16 +187,16 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     if values.get("auth") == "token" and (secret := env.get(CRON_SECRET)):
         # Vercel's cron sends it.
         values["token"] = (*values.get("token", ()), *_read(CRON_SECRET, secret, tokens))
-    # The platform writes 0 for no timeout.
+    # 0 means no timeout.
     if "max_run" not in values and env.get("CLOUD_RUN_TIMEOUT_SECONDS", "0") not in ("0", ""):
         name = "CLOUD_RUN_TIMEOUT_SECONDS"
         values["max_run"] = _read(name, env[name], lambda seconds: duration(seconds + "s"))
         values["max_run_name"] = name
     values["drain_seconds"] = _drain(values.get("drain_seconds"), values.get("announce_seconds", 0))
-    # The emulator sets it to shorten it.
+    # The emulator sets a shorter one, which does not count.
     values["backoff_given"] = "backoff" in values and "CRONLEASE_EMULATED" not in env
     if "every" in values and "cron" in values:
-        raise SettingsError("CRONLEASE_EVERY and CRONLEASE_CRON are both set: how often is said by one of them")
+        raise SettingsError("CRONLEASE_EVERY and CRONLEASE_CRON are both set: keep only one of them")
     settings = Settings(**values)
     settings.check()
     _check_auth(settings)
@@ -223,64 +212,11 @@ def _read(name: str, text: str, read: Callable[[str], Any]) -> Any:
         raise SettingsError(f"{name}: {error}") from None
 
 
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1000:
-        raise ValueError(f"{text!r} is not a whole number from 1 to 1000")
-    return int(text)
-
-
-def _cron(text: str) -> str:
-    Cadence.of_cron(text)
-    return text
-
-
-def _zone(text: str) -> str:
-    Cadence.of_cron("0 0 * * *", text)
-    return text
-
-
-_READERS: dict[str, Callable[[str], Any]] = {
-    "lease": duration,
-    "every": Cadence.parse,
-    "cron": _cron,
-    "time_zone": _zone,
-    "missed": one_of("once", "skip"),
-    "late": positive,
-    "attempts": _whole,
-    "backoff": Every.parse,
-    "backoff_growth": number(1, 10),
-    "backoff_cap": duration,
-    "max_run": positive,
-    "acquire_timeout": positive,
-    "retention": positive,
-    "dispatch_pause": duration,
-    "drain_seconds": number(0, 3600),
-    "announce_seconds": number(0, 3600),
-    "auth": one_of("none", "iam", "oidc", "token"),
-    "token": tokens,
-    "token_file": Path,
-    "oidc_audience": audience,
-    "oidc_emails": emails,
-    "oidc_issuer": web_address,
-    "oidc_keys_url": web_address,
-    "allow_force": lambda text: one_of("0", "1")(text) == "1",
-    "ping_url": ping_address,
-    "alert_url": webhooks,
-    "status_url": web_address,
-    "pause_after": _whole,
-    "probe": positive,
-    "pooler": one_of("auto", "none", "transaction"),
-    "migrate": one_of("auto", "never"),
-    "schema": schema_name,
-    "log_level": one_of("DEBUG", "INFO", "WARNING", "ERROR"),
-}
-
-
 def _drain(drain: float | None, announce: float) -> float:
-    """Runs in progress go on while the end is announced, so they have at least as long."""
+    """Runs go on while the shutdown is announced, so draining takes at least as long."""
     if drain is not None and announce > drain:
-        sentence = f"CRONLEASE_ANNOUNCE_SECONDS is {announce:g}, but it must be at most CRONLEASE_DRAIN_SECONDS"
-        raise SettingsError(f"{sentence}, {drain:g}")
+        limit = f"at most CRONLEASE_DRAIN_SECONDS, {drain:g}"
+        raise SettingsError(f"CRONLEASE_ANNOUNCE_SECONDS is {announce:g}, but it must be {limit}")
     return max(Settings().drain_seconds, announce) if drain is None else drain
 
 

@@ -1,7 +1,7 @@
-"""The job's commands for the operator: what the feeds would give, what they gave, and how to forget a source that is
-gone. Only the last one writes.
+"""The job's commands for the operator: show openings, check sources, and forget a source that is gone. Only the last
+one writes.
 
-cronlease's command line finds them by their entry points and gives them its Toolbox as ctx.obj.
+cronlease's command line finds them by their entry points and passes its Toolbox as ctx.obj.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from opening_signals.store.orphaned_sources import forget_source, orphaned_sourc
 
 if TYPE_CHECKING:
     from cronlease.cli.main import Toolbox
-    from opening_signals.collected import Collected
     from opening_signals.feeds.model import Source
+    from opening_signals.source_result import SourceResult
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _SHOWN = ("signal", "at", "source", "title", "organization", "location", "changes", "url")
@@ -41,12 +41,12 @@ _NO_SOURCES = "There are no sources yet: name a TOML file with a [[source]] in C
 
 
 def _duration(flag: str, **more: Any) -> Callable[[Any], Any]:
-    """An option whose value reaches the command as `within`."""
+    """An option with a duration; the command gets it as `within`."""
 
     def read(ctx: click.Context, _: click.Parameter, text: str) -> timedelta:
         length: timedelta = ctx.obj.duration(text)
         if not length:
-            raise click.BadParameter("it must be longer than nothing")
+            raise click.BadParameter("it must be longer than 0")
         return length
 
     return click.option(flag, "within", show_default=True, callback=read, **more)
@@ -61,7 +61,7 @@ def _connection(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
         except psycopg.errors.UndefinedTable:
             raise click.ClickException(_NO_TABLES) from None
         except psycopg.errors.LockNotAvailable:
-            raise click.ClickException("a run is writing of that source: try again when it is done") from None
+            raise click.ClickException("a run is writing this source: try again when it is done") from None
         except psycopg.Error as error:
             raise click.ClickException(error.diag.message_primary or " ".join(str(error).split())) from None
 
@@ -72,7 +72,7 @@ def _connection(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
-    help=f"At most so many; by default {_LIMIT}, and all with --json or --csv.",
+    help=f"The most rows to show; by default {_LIMIT}, and all with --json or --csv.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, an opening a line.")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV with a heading, safe to open in a spreadsheet.")
@@ -82,16 +82,14 @@ def signals(
 ) -> None:
     """Show openings that are new, changed or closed.
 
-    A terminal without room for the addresses goes without them: --json and --csv have all there is.
+    A narrow terminal leaves out the addresses; --json and --csv have every column.
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
     with _connection(toolbox) as conn:
         if source is not None and not source_exists(conn, source) and source not in _names():
-            raise click.ClickException(
-                f"there is no source {source!r}: neither in the database nor in the sources file"
-            )
-        # A cursor of the server's: a first load may be a million rows.
+            raise click.ClickException(f"there is no source {source!r}, neither in the database nor in the file")
+        # A server-side cursor: a first load may be a million rows.
         with conn.transaction(), conn.cursor("signals") as cursor:
             cursor.itersize = _PAGE
             cursor.execute(_QUERIES["signals"], {"within": within, "source": source})
@@ -99,13 +97,13 @@ def signals(
             if as_json:
                 print_json(dict(zip(names, row, strict=True)) for row in islice(rows, limit))
             elif as_csv:
-                print_csv(names, ([_told(value) for value in row] for row in islice(rows, limit)))
+                print_csv(names, ([_readable(value) for value in row] for row in islice(rows, limit)))
             else:
                 _print_table(toolbox, names, rows, limit or _LIMIT)
 
 
 def _names() -> set[str]:
-    """Of the sources in the file; none if it cannot be read."""
+    """The names of the sources in the file; none if it cannot be read."""
     try:
         return {source.name for source in _sources()}
     except click.ClickException:
@@ -113,21 +111,21 @@ def _names() -> set[str]:
 
 
 def _print_table(toolbox: "Toolbox", names: Sequence[str], rows: Iterator[Any], limit: int) -> None:
-    """At most so many rows, and how many more there are."""
+    """Prints at most this many rows, and how many more there are."""
     if (first := next(rows, None)) is None:
-        click.echo("No opening came, changed or closed in that time.")
+        click.echo("No opening appeared, changed or closed in that time.")
         return
     places = [names.index(name) for name in _SHOWN]
-    shown = ([cell(_told(row[place])) for place in places] for row in islice(chain([first], rows), limit))
-    # Half an address leads nowhere: it is shown whole or not at all.
+    shown = ([cell(_readable(row[place])) for place in places] for row in islice(chain([first], rows), limit))
+    # Half an address is useless: it is shown whole or not at all.
     print_lines(toolbox.table(_SHOWN, shown, cut=_SHORTENED, spare=("url",)))
     if more := sum(1 for _ in islice(rows, _MOST_COUNTED)):
         count = f"{'at least ' if more == _MOST_COUNTED else ''}{more}"
         click.echo(f"{count} more: --limit shows more than {limit}.", err=True)
 
 
-def _told(value: Any) -> Any:
-    """The changes of an opening as a sentence; anything else as it is."""
+def _readable(value: Any) -> Any:
+    """The changes of an opening as text; any other value as it is."""
     if not isinstance(value, list):
         return value
     return "; ".join(f"{each['field']}: {each['from'] or '-'} -> {each['to'] or '-'}" for each in value)
@@ -135,7 +133,7 @@ def _told(value: Any) -> Any:
 
 @click.group("sources")
 def sources() -> None:
-    """The sources of CRONLEASE_SOURCES: look at them, or forget one that is gone."""
+    """Check or list the sources of CRONLEASE_SOURCES, or forget one that is gone."""
 
 
 @sources.command("check")
@@ -162,15 +160,15 @@ def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_js
         raise click.exceptions.Exit(1)
 
 
-def _checked(toolbox: "Toolbox", chosen: "list[Source]", within: timedelta) -> "list[Collected]":
-    """How each source did, without secrets, while a bar shows how far the check is."""
+def _checked(toolbox: "Toolbox", chosen: "list[Source]", within: timedelta) -> "list[SourceResult]":
+    """The result of each source, without secrets. A bar shows the progress."""
     from opening_signals import check
 
     left = [source.name for source in chosen]
     try:
         with toolbox.bar("checking") as bar:
 
-            def done(result: "Collected") -> None:
+            def done(result: "SourceResult") -> None:
                 left.remove(result.source.name)
                 bar.tell(f"waiting for {', '.join(left[:3])}", len(chosen) - len(left), len(chosen))
 
@@ -183,7 +181,7 @@ def _checked(toolbox: "Toolbox", chosen: "list[Source]", within: timedelta) -> "
 
 
 def _orphans(toolbox: "Toolbox", names: set[str]) -> str | None:
-    """The sentence about sources that are not in the file; None where there is no database to ask."""
+    """The sentence about sources that are not in the file; None without a database."""
     if not toolbox.has_database or not settings.sources_file():
         return None
     try:
@@ -197,20 +195,19 @@ def _orphans(toolbox: "Toolbox", names: set[str]) -> str | None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
 @click.pass_obj
 def status_command(toolbox: "Toolbox", as_json: bool) -> None:
-    """Show how each source stands: its last success, its failures since, and until when it is left alone."""
+    """Show the state of each source: its last success, its failures since, and until when it is left alone."""
     from opening_signals import status
 
     listed = _sources()
     with _connection(toolbox) as conn:
-        told = status.standing(
-            listed, conn.cursor(row_factory=dict_row).execute(_QUERIES["source_status"]).fetchall()
-        )
-    for each in told:
-        each["why"] = each["why"] and toolbox.redact(each["why"])
+        stored = conn.cursor(row_factory=dict_row).execute(_QUERIES["source_status"]).fetchall()
+    entries = status.entries(listed, stored)
+    for entry in entries:
+        entry["why"] = entry["why"] and toolbox.redact(entry["why"])
     if as_json:
-        print_json(told)
-    elif told:
-        shown = ([cell(each[name]) for name in status.HEADING] for each in told)
+        print_json(entries)
+    elif entries:
+        shown = ([cell(entry[name]) for name in status.HEADING] for entry in entries)
         print_lines(toolbox.table(status.HEADING, shown, cut=("name", "why")))
     else:
         click.echo(_NO_SOURCES, err=True)
@@ -222,9 +219,11 @@ def status_command(toolbox: "Toolbox", as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.pass_obj
 def forget_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> None:
-    """Close the openings of a source that is no longer in the sources file, and forget what is remembered of it."""
+    """Close the openings of a source that is no longer in the sources file, and delete its state."""
     if not settings.sources_file():
-        raise click.ClickException("CRONLEASE_SOURCES is not set: without the file nobody knows that it is not in it")
+        raise click.ClickException(
+            "CRONLEASE_SOURCES is not set: without the file it is unknown which sources are gone"
+        )
     if any(source.name == name for source in _sources()):
         raise click.ClickException(f"source {name!r} is still in the sources file: take it out first")
     with _connection(toolbox) as conn:
@@ -233,14 +232,12 @@ def forget_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
         if not yes:
             click.confirm(f"Close all openings of {name!r} and forget it?", abort=True, err=True)
         closed = forget_source(conn, name)
-    if as_json:
-        click.echo(json.dumps({"source": name, "closed": closed}))
-        return
-    click.echo(f"Forgot {name!r}: {closed} {'opening' if closed == 1 else 'openings'} closed.")
+    done = f"Forgot {name!r}: {closed} {'opening' if closed == 1 else 'openings'} closed."
+    click.echo(json.dumps({"source": name, "closed": closed}) if as_json else done)
 
 
 def _sources(name: str | None = None) -> "list[Source]":
-    """Those of the file, or the one of that name."""
+    """The sources of the file, or the one with that name."""
     from opening_signals.sources_file import SourcesError, load
 
     try:

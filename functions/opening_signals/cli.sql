@@ -1,5 +1,5 @@
 -- name: source_status
--- What is known of each source that was ever asked, by name; `until` is null once that time has come.
+-- The state of each source that was ever asked, by name; `until` is null once that time has passed.
 select
   s.name,
   s.last_ok_at,
@@ -14,9 +14,9 @@ from public.opening_sources s
 order by s.name collate "C"
 
 -- name: signals
--- What came, changed or closed within the time asked for, the latest first: one signal each, and when that was.
--- What has closed since is closed, however new it was, and what is new stays new when it changes. `changes` are the
--- fields that changed within that time, the oldest change first; null where none did.
+-- The openings that appeared, changed or closed within the given time, the latest first: one signal each, with its
+-- time. `closed` wins over `new`, and `new` over `changed`. `changes` are the fields that changed within that time, the
+-- oldest change first; null without any.
 with changes as materialized (
   select
     c.source,

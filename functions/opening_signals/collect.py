@@ -1,6 +1,6 @@
 """One source, from the network to openings, page by page. Knows nothing of the database.
 
-Whatever a source does ends in a Collected, never in an exception: the others go on.
+Every failure of a source becomes a SourceResult, never an exception: the others go on.
 """
 
 import asyncio
@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from sys import getsizeof
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
 
-from opening_signals.collected import DUPLICATE, Collected
 from opening_signals.errors import EmptyFeedError, FeedError
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.duplicates import Duplicates
@@ -22,30 +21,30 @@ from opening_signals.feeds.model import Opening, Source
 from opening_signals.feeds.page_order import PageOrder
 from opening_signals.http.fetch import Page, Validators, get
 from opening_signals.http.hosts import Host
+from opening_signals.source_result import DUPLICATE, SourceResult
 
 PAGE = 2000
-# Bytes of memory that openings may take before they are handed on.
+# Bytes of memory that a page of openings may take.
 PAGE_SIZE = 2 * 1024**2
 _MOST_ITEMS = 2_000_000
 _MOST_PAGES = 50_000
-# Of all pages together, as body.MOST_DECODED is of one: what is bounded is the work that a source can cost a run.
+# For all pages together, as body.MOST_DECODED is for one: bounds the work that a source can cost a run.
 MOST_BYTES = 1024**3
-# One thread for all sources: parsing holds the interpreter's lock, so more would not be faster, and each would take
-# its own memory. Not the loop's own threads, all of which may be waiting for something else.
+# One thread for all sources: parsing holds the interpreter's lock, so more threads would only take more memory. Not
+# the loop's own threads, all of which may be blocked.
 _parsing = ThreadPoolExecutor(1, "parse")
 
 Take = Callable[[list[Opening]], Awaitable[None]]
+# Waits on the network, and may let other sources work meanwhile.
+Wait = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 
-class Waiting(Protocol):
-    """How a source waits for the network: whoever hands out turns may give its turn to another meanwhile."""
-
-    async def wait(self, coming: Awaitable[Any]) -> Any: ...
+async def drop(_: list[Opening]) -> None:
+    """A `take` for openings that nobody needs."""
 
 
-class AtOnce:
-    async def wait(self, coming: Awaitable[Any]) -> Any:
-        return await coming
+async def _just_wait(coming: Awaitable[Any]) -> Any:
+    return await coming
 
 
 async def collect(
@@ -56,13 +55,13 @@ async def collect(
     take: Take,
     until: float,
     host: Host | None = None,
-    turn: Waiting | None = None,
+    wait: Wait = _just_wait,
     known: bool = False,
-) -> Collected:
-    """Fetches the source to its end, or until that time of the loop's clock. `take` gets the openings in the order of
-    the feed, at most PAGE at once and as soon as they reach PAGE_SIZE; a FeedError that it raises ends the source.
-    One that is `known` has answered before, and may be empty."""
-    result = Collected(source)
+) -> SourceResult:
+    """Fetches the source to its end, or until that time of the loop's clock. Calls `take` with pages of at most PAGE
+    openings and about PAGE_SIZE bytes, in the order of the feed; a FeedError that it raises ends the source. Only a
+    `known` source, which has answered before, may be empty where its kind does not allow that."""
+    result = SourceResult(source)
     clock = asyncio.get_running_loop().time
     started = clock()
     if started >= until:
@@ -71,7 +70,7 @@ async def collect(
     result.asked = True
     try:
         async with asyncio.timeout_at(until):
-            collection = _Collection(http, result, take, host or Host(), turn or AtOnce(), known=known)
+            collection = _Collection(http, result, take, host or Host(), wait, known=known)
             await collection.run(validators)
     except TimeoutError:
         result.error, result.is_silent = f"was not done after {round(until - started, 1):g} s", True
@@ -79,9 +78,9 @@ async def collect(
         result.error, result.wait, result.is_silent = str(error), error.wait, error.is_silent
         result.asked = error.is_asked or result.pages > 0
     except Exception as error:
-        # The text goes to the log only: nobody knows what is in it.
+        # The text goes to the log only: it may hold a secret.
         result.cause = error
-        result.error = f"an unforeseen error, {type(error).__name__}: see the log"
+        result.error = f"an unexpected error, {type(error).__name__}: see the log"
     result.seconds = clock() - started
     return result
 
@@ -90,13 +89,13 @@ class _Collection:
     """The pages of one source, one after the other."""
 
     def __init__(
-        self, http: httpx2.AsyncClient, result: Collected, take: Take, host: Host, turn: Waiting, *, known: bool
+        self, http: httpx2.AsyncClient, result: SourceResult, take: Take, host: Host, wait: Wait, *, known: bool
     ) -> None:
         self._http = http
         self._result = result
         self._take = take
         self._host = host
-        self._turn = turn
+        self._wait = wait
         self._known = known
         self._kind: Kind = KINDS[result.source.kind]
         self._buffer = PageBuffer()
@@ -108,7 +107,7 @@ class _Collection:
         order = self._order
         url: str | None = self._result.source.url
         anchored: str | None = None
-        # Hashes: there may be many pages, and long addresses.
+        # Hashes, since there may be many pages with long addresses.
         asked: set[int] = set()
         while url is not None:
             address = anchored or url
@@ -146,13 +145,13 @@ class _Collection:
         order.finish(result.items - duplicates, repeated=repeated)
         result.doubt, result.order, result.anchored = order.doubt, order.pages, order.is_anchored
         if result.pages > 1:
-            # They speak of the first page only, and the others may change alone.
+            # Validators describe the first page only; the others may change without it.
             result.validators = Validators()
 
     async def _page(self, url: str, validators: Validators) -> Reader | None:
-        """Takes all of one page; its reader, unless nothing has changed."""
+        """Takes all openings of one page and returns its reader; None when nothing has changed."""
         result, kind = self._result, self._kind
-        page: Page = await self._turn.wait(
+        page: Page = await self._wait(
             get(self._http, result.source, url, accept=kind.accept, validators=validators, host=self._host)
         )
         async with aclosing(page):
@@ -164,7 +163,7 @@ class _Collection:
                 return None
             reader = kind.reader(result.source, url)
             async with aclosing(page.chunks()) as chunks:
-                while chunk := await self._turn.wait(anext(chunks, b"")):
+                while chunk := await self._wait(anext(chunks, b"")):
                     self._bytes += len(chunk)
                     if self._bytes > MOST_BYTES:
                         raise FeedError(f"has more than {MOST_BYTES // 1024**2} MiB in all of its pages")
@@ -181,17 +180,17 @@ class _Collection:
         self._duplicates.end_page()
 
     async def _read(self, items: Callable[[], Iterable[Any]]) -> None:
-        """Parses in a thread, so that the requests that arrive meanwhile are answered."""
+        """Parses in a thread, so that requests that arrive meanwhile are answered."""
         for page in await _in_thread(partial(self._accept, items)):
             await self._take(page)
 
     def _accept(self, items: Callable[[], Iterable[Any]]) -> list[list[Opening]]:
-        """The pages that these items completed."""
+        """Converts the items to openings and returns the pages that they complete."""
         result, pages = self._result, []
         repairs: list[str] = []
         for item in items():
             opening, why = self._opening(item, repairs)
-            # An item without an id is told by its beginning.
+            # An item without an id is identified by its beginning.
             if self._order.note(hash(opening.external_id if opening else repr(item)[:1000])):
                 continue
             result.items += 1
@@ -210,7 +209,7 @@ class _Collection:
         return pages
 
     def _opening(self, item: Any, repairs: list[str]) -> tuple[Opening | None, str | None]:
-        """The opening, or why there is none, or neither when the item is skipped on purpose."""
+        """The opening, or why the item is rejected, or neither when it is skipped on purpose."""
         repairs.clear()
         try:
             return self._kind.opening(item, self._result.source, repairs), None
@@ -219,21 +218,21 @@ class _Collection:
 
 
 class PageBuffer:
-    """Gathers openings into pages. Where a page ends depends on the openings alone, so that an unchanged feed has the
-    same pages again."""
+    """Groups openings into pages. Where a page ends depends on the openings alone, so that an unchanged feed has the
+    same pages every time."""
 
     def __init__(self) -> None:
         self._page: list[Opening] = []
         self._size = 0
 
     def add(self, opening: Opening) -> list[Opening] | None:
-        """The page, if this opening completes it."""
+        """Returns the page if this opening completes it."""
         self._page.append(opening)
         self._size += sum(map(getsizeof, opening))
         return self.rest() if len(self._page) >= PAGE or self._size >= PAGE_SIZE else None
 
     def rest(self) -> list[Opening]:
-        """What no complete page holds; the buffer is empty afterwards."""
+        """Returns the incomplete page and empties the buffer."""
         page, self._page, self._size = self._page, [], 0
         return page
 

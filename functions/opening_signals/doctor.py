@@ -1,4 +1,4 @@
-"""What `cronlease doctor` looks at for the job, found by its entry point: the sources file."""
+"""The job's check for `cronlease doctor`, loaded by its entry point: the sources file."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ VARIABLES = ("CRONLEASE_SOURCES", "CRONLEASE_SOURCES_AT_ONCE", "CRONLEASE_PER_HO
 
 
 def check() -> Iterator[tuple[bool, str, str | None]]:
-    """Whether something is broken, what there is to say, and what mends it; nothing mends what is in order."""
+    """Whether something is broken, the finding, and the remedy; None if none is needed."""
     from opening_signals.sources_file import SourcesError, load
 
     path = settings.sources_file()
@@ -18,11 +18,12 @@ def check() -> Iterator[tuple[bool, str, str | None]]:
         settings.per_host()
         sources = load(path)
     except (SourcesError, settings.SettingError) as error:
-        yield True, str(error), "mend it; `cronlease sources check` then shows what each source gives"
+        yield True, str(error), "correct it; `cronlease sources check` then shows what each source gives"
         return
     if not path:
         yield False, "CRONLEASE_SOURCES is not set: a run fetches nothing", "name a sources file in it"
     elif not sources:
-        yield False, f"{path} has no [[source]]: a run fetches nothing", "write one, the README shows how"
+        fix = "write one; functions/opening_signals/README.md shows how"
+        yield False, f"{path} has no [[source]]: a run fetches nothing", fix
     else:
         yield False, f"{len(sources)} in {path}, all of them readable", None

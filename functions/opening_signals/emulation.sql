@@ -36,9 +36,8 @@ order by greatest(first_seen_at, changed_at, closed_at) desc, source, external_i
 limit 6
 
 -- name: violations
--- Whatever is wrong with the openings since then, a row each: the rule that was broken, and by what. A run commits in
--- pieces, so one that did not end well may have written, too, until it ended or was replaced; what it had counted
--- nobody knows.
+-- One row per violation since then: the broken rule, and what broke it. A run commits in pieces, so one that failed may
+-- have written too, until it ended or was replaced; its counts are unknown.
 with run as (
   select r.started_at, r.finished_at, r.inserted, r.status in ('success', 'partial') as committed
   from public.refresh_runs r
@@ -57,7 +56,7 @@ where written.at >= %(since)s::timestamptz
   )
 union all
 select
-  'the runs have counted other openings than there are',
+  'the runs counted other openings than there are',
   format('%%s counted as new, %%s there', counted.new, there.new)
 from (
   select coalesce(sum(r.inserted), 0) as new, count(*) as runs

@@ -1,12 +1,12 @@
-"""What may be wrong: the one error a source may end in, and what stands for a value that cannot be used."""
+"""The error that a source ends in, and the placeholder for a value that cannot be used."""
 
 from typing import NamedTuple
 
 
 class FeedError(Exception):
-    """This source gave nothing that can be used; the text says why and holds no address and no secret. `wait` is how
-    many seconds the source asked to be left alone; `is_silent` when its host did not answer at all; `is_asked` is
-    false when the page was not even asked for."""
+    """The source failed; the text says why and holds no address and no secret. `wait` is how many seconds the source
+    asked to be left alone; `is_silent` means that its host did not answer at all; `is_asked` is false when the page
+    was not requested."""
 
     def __init__(
         self, text: str, *, wait: float | None = None, is_silent: bool = False, is_asked: bool = True
@@ -18,10 +18,10 @@ class FeedError(Exception):
 
 
 class EmptyFeedError(FeedError):
-    """It has no items, as a board that is not there; one that was there before may have been emptied."""
+    """The feed has no items, like a board that does not exist; a board that has answered before may be empty."""
 
 
 class Unusable(NamedTuple):
-    """In the place of a field that a kind could not read: why, in a few words that many items share."""
+    """Replaces a field that a kind could not read: why, in a few words that many items share."""
 
     why: str

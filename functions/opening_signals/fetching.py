@@ -1,4 +1,4 @@
-"""The sources of one run, from the network into the staging tables, each when its turn has come."""
+"""The sources of one run, from the network into the staging tables."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,16 +10,16 @@ import httpx2
 import psycopg
 
 from opening_signals import report
-from opening_signals.collect import Take, collect
-from opening_signals.collected import Collected
+from opening_signals.collect import Take, collect, drop
 from opening_signals.errors import FeedError
 from opening_signals.feeds.model import Opening, Source
 from opening_signals.http.fetch import Validators, client
+from opening_signals.limiter import Limiter, Permit
 from opening_signals.readings import settle
+from opening_signals.source_result import SourceResult
 from opening_signals.store import suspects, upsert
 from opening_signals.store.source_state import SourceState
 from opening_signals.storing import Storing
-from opening_signals.turns import Turn, Turns
 
 if TYPE_CHECKING:
     from cronlease import Run
@@ -29,40 +29,40 @@ _STAGING_SHARE = 0.8
 
 
 class Fetching:
-    """Fetches and stages sources within the time of the run. `results` says how those did that are over."""
+    """Fetches and stages sources within the time of the run. `results` are those of the sources that are done."""
 
     def __init__(
         self, run: "Run", states: Mapping[str, SourceState], at_once: int, per_host: int, sources: int
     ) -> None:
         self.run = run
         self.states = states
-        self.turns = Turns(at_once, per_host)
-        self.results: list[Collected] = []
+        self.limiter = Limiter(at_once, per_host)
+        self.results: list[SourceResult] = []
         self._lease = run.lease.total_seconds()
         self._ends_at = asyncio.get_running_loop().time() + self._lease * _STAGING_SHARE
-        # One source at a time has a connection: the requests that arrive meanwhile need theirs from the same pool.
+        # One source at a time gets a connection: requests that arrive meanwhile use the same pool.
         self._connection = asyncio.Lock()
         self._sources = sources
         self._openings = self._done = 0
 
     async def fetch(self, sources: Sequence[Source], storing: Storing) -> None:
-        """Fetches all of them; each is the other's to store when it is over."""
+        """Fetches all of them and hands each to `storing` when it is done."""
         async with client() as http:
-            await self.turns.each(sources, partial(self._one, http, storing))
+            await self.limiter.fetch_all(sources, partial(self._fetch, http, storing))
 
-    def end(self, result: Collected) -> None:
+    def add_result(self, result: SourceResult) -> None:
         self.results.append(result)
         report.log(self.run.request_id, result)
 
     def until(self) -> float:
-        """The time of the loop's clock until which a source that begins now may take."""
+        """The deadline, on the loop's clock, of a source that begins now."""
         return min(asyncio.get_running_loop().time() + self._lease * _SOURCE_SHARE, self._ends_at)
 
-    async def _one(self, http: httpx2.AsyncClient, storing: Storing, source: Source, turn: Turn) -> None:
-        run, host, readings = self.run, self.turns.host(source), _Readings(self, http, source, turn)
+    async def _fetch(self, http: httpx2.AsyncClient, storing: Storing, source: Source, permit: Permit) -> None:
+        run, host, readings = self.run, self.limiter.host(source), _Readings(self, http, source, permit)
         if host.is_left_alone:
             why = "did not answer" if host.is_down else f"asked to be left alone for {host.rests():.0f} s"
-            result = Collected(source, error=f"its host {why}")
+            result = SourceResult(source, error=f"its host {why}")
         else:
             with run.span("fetch", source=source.name, kind=source.kind) as span:
                 result = await readings.settled()
@@ -71,7 +71,7 @@ class Fetching:
                     span.fail(result.error)
             if result.asked:
                 host.end(is_silent=result.is_silent)
-        self.end(result)
+        self.add_result(result)
         storing.add(result, readings.staged.pages)
         self._done += 1
         self._show_progress()
@@ -85,7 +85,7 @@ class Fetching:
         self._show_progress()
 
     async def note(self, note: Callable[..., Awaitable[None]], source: Source) -> None:
-        # A note matters only when the process dies: a fetch goes on without it.
+        # The note matters only if the process dies: the fetch goes on without it.
         with suppress(psycopg.Error):
             await self.on_connection(lambda conn: note(conn, self.run.request_id, source))
 
@@ -98,19 +98,19 @@ class Fetching:
 
 
 class _Readings:
-    """The readings of one source, of which one counts: that one is `staged`."""
+    """The readings of one source. The one that counts is `staged`."""
 
-    def __init__(self, fetching: Fetching, http: httpx2.AsyncClient, source: Source, turn: Turn) -> None:
+    def __init__(self, fetching: Fetching, http: httpx2.AsyncClient, source: Source, permit: Permit) -> None:
         self.staged = upsert.Staging(fetching.run.request_id, source.name)
         self._fetching = fetching
         self._http = http
         self._source = source
-        self._turn = turn
+        self._permit = permit
         self._state = fetching.states[source.name]
         self._until = fetching.until()
 
-    async def settled(self) -> Collected:
-        """How the source did; noted while it lasts, in case the process dies of it."""
+    async def settled(self) -> SourceResult:
+        """The result of the source. The fetch is noted while it lasts, in case it kills the process."""
         fetching, clock = self._fetching, asyncio.get_running_loop().time
         if clock() < self._until:
             await fetching.note(partial(suspects.note_fetch, alone=self._state.is_suspect), self._source)
@@ -123,7 +123,7 @@ class _Readings:
             await fetching.note(suspects.end_fetch, self._source)
         return result
 
-    async def read(self) -> Collected:
+    async def read(self) -> SourceResult:
         first, self.staged = self.staged, upsert.Staging(self._fetching.run.request_id, self._source.name, 1)
         result = await self._collect(partial(self._fetching.stage, self.staged), Validators())
         unused = self.staged if result.error else first
@@ -132,27 +132,23 @@ class _Readings:
         await self._fetching.on_connection(unused.discard)
         return result
 
-    async def look(self) -> Collected:
-        return await self._collect(_drop, Validators())
+    async def read_without_staging(self) -> SourceResult:
+        return await self._collect(drop, Validators())
 
-    async def _collect(self, take: Take, validators: Validators) -> Collected:
+    async def _collect(self, take: Take, validators: Validators) -> SourceResult:
         return await collect(
             self._http,
             self._source,
             validators=validators,
             take=take,
             until=self._until,
-            host=self._fetching.turns.host(self._source),
-            turn=self._turn,
+            host=self._fetching.limiter.host(self._source),
+            wait=self._permit.wait,
             known=self._state.known,
         )
 
     async def _closes(self) -> bool:
-        """Whether openings are open that this reading does not have."""
+        """Whether this reading lacks openings that are open."""
         run_id, name = self._fetching.run.request_id, self._source.name
         missing = await self._fetching.on_connection(lambda conn: upsert.missing_openings(conn, run_id, [name]))
         return any(gone for _, gone in missing.values())
-
-
-async def _drop(_: list[Opening]) -> None:
-    """Where openings go that are only looked at."""

@@ -1,5 +1,5 @@
-"""The job: load the sources, fetch and stage them, merge what is complete in pieces, report. Sources that the last
-run may have died of come after that, one at a time.
+"""The job: load the sources, fetch and stage them, merge the complete ones in pieces, report. Sources that may have
+killed the last run come last, one at a time.
 
 No transaction is open while it waits on the network, and one bad source never fails or delays the others.
 """
@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opening_signals import report, settings
-from opening_signals.collected import Collected
 from opening_signals.feeds.model import Source
 from opening_signals.fetching import Fetching
+from opening_signals.limiter import fetch_order
+from opening_signals.source_result import SourceResult
 from opening_signals.sources_file import load
 from opening_signals.store import orphaned_sources, source_state, suspects, upsert
-from opening_signals.store.changes import prune_changes
 from opening_signals.store.source_state import SourceState
 from opening_signals.storing import Storing
-from opening_signals.turns import in_turn
 
 if TYPE_CHECKING:
     from cronlease import Run
@@ -30,8 +29,8 @@ class AllSourcesFailedError(Exception):
 
 
 async def refresh(run: "Run") -> None:
-    """Fetches the openings of every source and upserts them. Ends as partial when some could not be fetched or are
-    doubted, or were left alone because they failed before."""
+    """Fetches the openings of every source and upserts them. The run is partial when sources failed, are doubted, or
+    were left alone because they failed before."""
     at_once, per_host = settings.at_once(), settings.per_host()
     sources = load(settings.sources_file())
     if not sources:
@@ -39,7 +38,7 @@ async def refresh(run: "Run") -> None:
         return
     async with run.connection() as conn:
         await upsert.delete_stale_staging(conn, run.request_id)
-        await prune_changes(conn, settings.retention())
+        await upsert.prune_changes(conn, settings.retention())
         states = await source_state.load_source_states(conn, sources)
         orphans = orphaned_sources.sentence(await orphaned_sources.orphaned_sources(conn, states))
     blamed = suspects.blamed(sources, states)
@@ -57,31 +56,33 @@ async def refresh(run: "Run") -> None:
     async with run.commit() as conn:
         await storing.store(conn)
         await upsert.delete_staged(conn, run.request_id)
-        if reason := report.left_out(len(sources), results, waiting, storing.doubts):
+        if reason := report.incomplete(len(sources), results, waiting, storing.doubts):
             run.partial(reason)
 
 
-def _due(sources: Sequence[Source], states: Mapping[str, SourceState], blamed: Sequence[Collected]) -> list[Source]:
-    """Those to ask now, in their order. When all of them wait, all are asked that did not themselves ask to be left
-    alone: the run has waited for them already."""
+def _due(
+    sources: Sequence[Source], states: Mapping[str, SourceState], blamed: Sequence[SourceResult]
+) -> list[Source]:
+    """The sources to ask now, in order. If all of them wait after failures, asks all but those that asked to be left
+    alone: the run itself has waited already."""
     not_asked = {result.source.name for result in blamed}
     usable = [source for source in sources if source.name not in not_asked]
     due = [source for source in usable if not states[source.name].waits_until]
     if not due:
         due = [source for source in usable if not states[source.name].rests]
-    return in_turn(due, lambda source: states[source.name].failures)
+    return fetch_order(due, lambda source: states[source.name].failures)
 
 
 async def _fetch_all(
-    fetching: Fetching, storing: Storing, blamed: Sequence[Collected], batches: Sequence[Sequence[Source]]
-) -> list[Collected]:
-    """How all sources did. What is complete is stored from time to time, in pieces."""
+    fetching: Fetching, storing: Storing, blamed: Sequence[SourceResult], batches: Sequence[Sequence[Source]]
+) -> list[SourceResult]:
+    """The results of all sources. Stores the complete ones from time to time, in pieces."""
     for result in blamed:
-        fetching.end(result)
+        fetching.add_result(result)
         storing.add(result)
     for number, batch in enumerate(batches):
         if number:
-            # The process may die of this suspect: whatever came before it is stored first.
+            # This suspect may kill the process: store first what came before it.
             await storing.store_piece()
         fetched = asyncio.Event()
         try:
@@ -90,7 +91,7 @@ async def _fetch_all(
                 await fetching.fetch(batch, storing)
                 fetched.set()
         except BaseExceptionGroup as errors:
-            # Whoever runs the job tells errors by their kind.
+            # The caller distinguishes errors by type.
             raise _first(errors) from None
     return fetching.results
 

@@ -1,5 +1,5 @@
-"""What the job's commands print: lines, JSON, CSV, and values as cells. Feeds write what they like: nothing that is
-not printable gets to a terminal or into a spreadsheet."""
+"""Prints lines, JSON and CSV for the job's commands. Feeds are not trusted: only printable characters reach a
+terminal or a spreadsheet."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from unicodedata import category
 
 import click
 
-# Full-width signs count as well. A spreadsheet with other separators than ours may begin a cell after any of these.
+# Full-width signs too. A spreadsheet with other separators than ours may begin a cell after any of these.
 _FORMULA = re.compile(r"(^|[,;|])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
@@ -22,7 +22,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_json(items: Iterable[dict[str, Any]]) -> None:
-    """An item a line, so that it can be both parsed as a whole and read as it comes."""
+    """One item per line, so that a reader can parse the whole or stream it."""
     separator = "["
     for item in items:
         click.echo(f"{separator}\n{json.dumps(item, default=_plain)}", nl=False)
@@ -41,21 +41,20 @@ def _plain(value: object) -> object:
 
 
 def cell(value: object) -> str:
-    """A time in the local zone, null as nothing, and no character that is not printable."""
+    """Times in the local zone, nulls as an empty cell, and only printable characters."""
     if value is None:
         return ""
     return _printable(f"{value.astimezone():%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value))
 
 
 def spreadsheet_cell(value: object) -> object:
-    """The value as a cell of a CSV file: what a spreadsheet would take for a formula is marked as text, at the
-    beginning of the cell and after each separator in it."""
+    """The value as a cell of a CSV file: formulas are marked as text, at the beginning of the cell and after each
+    separator in it."""
     return _printable(_FORMULA.sub(r"\1'", value)) if isinstance(value, str) else value
 
 
 def _printable(text: str) -> str:
-    """A space for every kind of space, and a question mark for whatever else is not printable: it may move the
-    cursor."""
+    """Replaces any kind of space by a space, and other unprintable characters, which may move the cursor, by `?`."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if category(char) == "Zs" else "?" for char in text)

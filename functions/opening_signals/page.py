@@ -1,4 +1,4 @@
-"""The job's own part of the status page, found by its entry point: how each source stands."""
+"""The job's part of the status page, loaded by its entry point: the state of each source."""
 
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ _HEADING = ("Source", "State", "Openings", "Last read", "Asked again", "Error")
 
 
 def table(document: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """What fails first."""
+    """The heading and a row per source, failing sources first."""
     return _HEADING, [
         (
             row["name"],

@@ -1,6 +1,6 @@
 -- name: sources
--- How the sources stand, what fails first; of very many only some.
-select coalesce(jsonb_agg(to_jsonb(found)), '[]')
+-- The state of at most 200 sources, failing ones first.
+select coalesce(jsonb_agg(to_jsonb(source)), '[]')
 from (
   select
     s.name,
@@ -12,4 +12,4 @@ from (
   from public.opening_sources s
   order by s.failures desc, s.name
   limit 200
-) found
+) source

@@ -1,4 +1,4 @@
-"""What a run says about its sources: in the log, and in its error and its hint."""
+"""What a run reports about its sources: in the log, in its error and in its hint."""
 
 import logging
 from collections import Counter
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from opening_signals.collected import Collected
+from opening_signals.source_result import SourceResult
 from opening_signals.store.source_state import SourceState
 
-# Below the logger whose handler writes our lines, with the fields where that handler looks for them.
+# A child of the logger whose handler writes our lines; the handler reads the fields from `cronlease_fields`.
 _logger = logging.getLogger("cronlease.opening_signals")
-# `cronlease sources status` has the others.
+# `cronlease sources status` lists the others.
 _MOST_NAMED = 10
 
 
-def log(request_id: UUID, result: Collected) -> None:
+def log(request_id: UUID, result: SourceResult) -> None:
     name = result.source.name
 
     def write(level: int, message: str, action: str, cause: Exception | None = None, **reasons: Any) -> None:
@@ -32,17 +32,17 @@ def log(request_id: UUID, result: Collected) -> None:
         write(logging.WARNING, f"Source {name} failed: {result.error}", "source_failed", result.cause)
 
 
-def all_failed(results: Iterable[Collected], waiting: Sequence[SourceState]) -> str:
+def all_failed(results: Iterable[SourceResult], waiting: Sequence[SourceState]) -> str:
     failed, not_asked = _sorted(results)
     which = "every source that was asked" if waiting or not_asked else "every source"
     news = f"{which} failed: {_listed(failed)}" if failed else "no source was asked"
     return f"{news}{_not_asked(not_asked)}{_resting(waiting)}"
 
 
-def left_out(
-    sources: int, results: Iterable[Collected], waiting: Sequence[SourceState], doubts: Mapping[str, str]
+def incomplete(
+    sources: int, results: Iterable[SourceResult], waiting: Sequence[SourceState], doubts: Mapping[str, str]
 ) -> str | None:
-    """What is missing, if anything is. What has just failed comes first: it is news, and the rest may be cut off."""
+    """Why the run is partial; None if it is complete. New failures come first, since the rest may be cut off."""
     failed, not_asked = _sorted(results)
     if not (failed or not_asked or waiting or doubts):
         return None
@@ -50,9 +50,9 @@ def left_out(
     return f"{news}{_doubted(doubts)}{_not_asked(not_asked)}{_resting(waiting)}"
 
 
-def hint(results: Iterable[Collected], orphans: str | None) -> str | None:
+def hint(results: Iterable[SourceResult], orphans: str | None) -> str | None:
     """The items that were left out, with the commonest reason of each source; the sources that closed nothing because
-    items may not have been seen; and the sentence about orphans."""
+    items may have been missed; and the sentence about orphans."""
     results = list(results)
     rejected = [
         f"{result.source.name} {result.rejected.total()} ({result.rejected.most_common(1)[0][0]})"
@@ -68,8 +68,8 @@ def hint(results: Iterable[Collected], orphans: str | None) -> str | None:
     return ". ".join(filter(None, sentences)) or None
 
 
-def _sorted(results: Iterable[Collected]) -> tuple[list[Collected], list[Collected]]:
-    """Those that failed, and those that were not asked, which is no failure."""
+def _sorted(results: Iterable[SourceResult]) -> tuple[list[SourceResult], list[SourceResult]]:
+    """The sources that failed, and those that were not asked, which is not a failure."""
     without = [result for result in results if result.error]
     return [each for each in without if each.asked], [each for each in without if not each.asked]
 
@@ -84,16 +84,16 @@ def _some(named: Sequence[str]) -> str:
     return f"{'; '.join(named[:_MOST_NAMED])}{more}"
 
 
-def _listed(results: Iterable[Collected]) -> str:
+def _listed(results: Iterable[SourceResult]) -> str:
     return _some([f"{result.source.name} ({result.error})" for result in results])
 
 
 def _doubted(doubts: Mapping[str, str]) -> str:
     each = [f"{name} ({why})" for name, why in doubts.items()]
-    return f". Doubted, and closed when another run says the same: {_some(each)}" if each else ""
+    return f". Doubted, and closed when another run gets the same answer: {_some(each)}" if each else ""
 
 
-def _not_asked(results: Sequence[Collected]) -> str:
+def _not_asked(results: Sequence[SourceResult]) -> str:
     return f". Not asked: {_listed(results)}" if results else ""
 
 

@@ -1,4 +1,4 @@
-"""What the environment says to the job. Read when it is needed: a job is not started, it is called."""
+"""The job's settings in the environment. Read at each call, not at import."""
 
 import os
 from datetime import timedelta
@@ -30,7 +30,7 @@ def per_host() -> int:
 
 
 def retention() -> timedelta:
-    """How long changes are kept: as long as runs are. The mechanism has refused what is no duration."""
+    """How long changes are kept: as long as runs. The mechanism has rejected an invalid duration already."""
     written = os.environ.get("CRONLEASE_RETENTION", "").strip()
     return duration(written) if written else RETENTION
 

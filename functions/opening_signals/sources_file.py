@@ -17,16 +17,16 @@ from opening_signals.feeds.spec import Feed
 
 SHIPPED = Path(__file__).with_name("sources.toml")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
-# Spaces, too: some vendors have boards whose name is that of the company as people write it.
+# With spaces: at some vendors a board has the name of the company as people write it.
 _NAME = re.compile(r"[\w. -]*\w[\w. -]*")
 
 
 class SourcesError(ValueError):
-    """The sources file cannot be used. Values are not repeated: an address may hold a secret."""
+    """The sources file cannot be used. The text repeats no values: an address may hold a secret."""
 
 
 def load(path: str | None) -> list[Source]:
-    """The sources of the file, in its order; without a path those of the shipped file, which has none."""
+    """The sources of the file, in its order; without a path those of the shipped file, which lists none."""
     sources = [_source(entry, place) for place, entry in enumerate(_entries(path or SHIPPED), start=1)]
     seen: set[str] = set()
     for source in sources:
@@ -58,7 +58,7 @@ def _source(entry: Any, place: int) -> Source:
     given = entry.get("name")
     who = f"source {given!r}" if isinstance(given, str) and given.strip() else f"source {place}"
     try:
-        if "feed" in entry:  # a field of a Source, but none of the file
+        if "feed" in entry:  # a field of a Source, but not of the file
             raise SourcesError("'feed' is an unknown field")
         kind = _kind(entry)
         entry = _with_url(entry, kind)
@@ -82,7 +82,7 @@ def _kind(entry: dict[str, Any]) -> Kind:
 
 
 def _with_url(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """The entry with its short keys made an address."""
+    """The entry with its short keys replaced by the address that they make."""
     keys = [name for _, name, _, _ in Formatter().parse(kind.address) if name]
     short = [key for key in keys if key in entry]
     if not keys or (short == [] and "url" in entry):
@@ -96,9 +96,9 @@ def _with_url(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
 
 
 def _short(key: str, value: Any, address: str) -> str:
-    """The value, fit for its place in the address, which it cannot leave."""
+    """The value, quoted for its place in the address."""
     if not isinstance(value, str) or not value.strip():
-        raise SourcesError(f"{key!r} must be a text that is not empty")
+        raise SourcesError(f"{key!r} must be a text and not empty")
     if f"{{{key}}}" in address.split("/")[2] and not _HOST.fullmatch(value.strip()):
         raise SourcesError(f"{key!r} must be letters, digits, dots and hyphens: it is part of the host's name")
     if not _NAME.fullmatch(value.strip()):
@@ -107,7 +107,7 @@ def _short(key: str, value: Any, address: str) -> str:
 
 
 def _with_feed(entry: dict[str, Any], kind: JsonKind) -> dict[str, Any]:
-    """The entry with what it says of its feed put together with what the preset says."""
+    """The entry with its own description of the feed merged into that of the preset."""
     own = {name: value for name, value in entry.items() if name in Feed.model_fields}
     if not own and kind.is_complete:
         return entry
@@ -138,7 +138,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _field(place: tuple[int | str, ...]) -> str:
-    """As the file has it: it has no table `feed`, and the style of the paging is a value there."""
+    """The name as in the file, which has no table `feed` and has the style of the paging as a value."""
     names = [str(part) for part in place]
     if names[:1] == ["feed"]:
         names = names[1:] or ["fields"]

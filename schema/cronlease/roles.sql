@@ -1,6 +1,7 @@
--- Optional: two roles that may do what they are for and nothing else. Applied by `cronlease migrate --roles`, or by
--- hand after migrate, by the owner of the schema; from then on migrate keeps it up. The owner is the operator: only
--- he pauses, resumes, deletes, unlocks and recovers schedules. Then, for the role that a deployment connects as:
+-- Optional: two roles that may do what they are meant for and nothing else. Applied by `cronlease migrate --roles`, or
+-- by hand after migrate, by the owner of the schema; from then on migrate keeps it up to date. The owner is the
+-- operator: nobody else pauses, resumes, deletes, unlocks or recovers schedules. Then, for the role that a deployment
+-- connects as:
 --   grant cronlease_runner to the_function;
 --   grant insert, update on prices to cronlease_runner;  -- the tables of a job of your own
 -- tests/schema/rights.py lists, statement by statement, what each may do.
@@ -19,7 +20,7 @@ begin
       when insufficient_privilege then
         raise exception using
           errcode = '0P000',
-          message = 'this role may not create roles: let one who may run'
+          message = 'this role may not create roles: let one that may run'
             || ' `create role cronlease_runner nologin; create role cronlease_reader nologin`, then try again';
     end;
   end loop;
@@ -50,14 +51,17 @@ grant execute on function
   public.settle_refresh_alerts,
   public.read_refresh_health,
   public.claim_due_refresh,
-  public.take_due_refresh,
+  public.claim_due_refreshes,
+  public.take_due_refreshes,
   public.end_refresh_holder,
   public.refresh_lock_key,
   public.due_refreshes,
   public.ensure_schedule,
   public.assert_lease,
   public.renew_refresh_lock,
+  public.renew_refresh_locks,
   public.finish_refresh_run,
+  public.finish_refresh_runs,
   public.release_refresh_lock,
   public.prune_refresh_history,
   public.schedule_action,

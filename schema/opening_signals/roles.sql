@@ -1,5 +1,5 @@
--- What the roles of the mechanism may do with the job's tables. An opening is closed, never deleted; to forget a source
--- is the operator's.
+-- What the roles of the mechanism may do with the job's tables. An opening is closed, never deleted; only the operator
+-- forgets a source.
 grant execute on function public.opening_fingerprint to cronlease_runner;
 grant select, insert, update on public.opening_signals, public.opening_sources to cronlease_runner;
 grant select, insert, delete

@@ -1,5 +1,4 @@
--- Openings as a merge writes them, on a table that was there before. Rolled back by migrate, which tries it after it has
--- adopted one.
+-- Writes openings as a merge does, to an adopted table. Migrate tries this after adopting one, and rolls it back.
 do $$
 begin
   set constraints all immediate;

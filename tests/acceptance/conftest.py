@@ -41,7 +41,19 @@ class Served:
         return body
 
     def log(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{")]
+        """What it has written so far. A line may come after the answer that it is about: `logged` waits for it."""
+        lines = self.log_file.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def logged(self, **fields: Any) -> dict[str, Any]:
+        """The only line with these fields, once it is there."""
+
+        def lines() -> list[dict[str, Any]]:
+            return [line for line in self.log() if fields.items() <= line.items()]
+
+        wait_until(lambda: bool(lines()))
+        (line,) = lines()
+        return line
 
 
 @functools.cache
@@ -73,9 +85,31 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(FUNCTIONS), **extra}
 
 
-def command(target: str, source: Path, port: int) -> list[str]:
+def command(target: str, source: Path, port: int | str = "PORT") -> list[str]:
     where = ["--host", "127.0.0.1", "--port", str(port)]
     return [sys.executable, "-m", "functions_framework", "--source", str(source), "--target", target, *where]
+
+
+@contextmanager
+def running(words: list[str], dsn: str | None, alive: str = "/health/live", **environment: str) -> Iterator[Served]:
+    """A command as a server, once it answers at that path; in its words, PORT stands for one that is free."""
+    port = free_port()
+    if dsn is not None:
+        environment["DATABASE_URL"] = dsn
+    with tempfile.NamedTemporaryFile(suffix=".log") as log:
+        process = subprocess.Popen(
+            [word.replace("PORT", str(port)) for word in words],
+            env=clean_environment(**environment),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            served = Served(f"http://127.0.0.1:{port}", process, Path(log.name))
+            wait_until(lambda: answers(served, alive), 30)
+            yield served
+        finally:
+            kill(process)
 
 
 @contextmanager
@@ -84,21 +118,8 @@ def serving() -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(dsn: str | None, *, target: str = "tick", source: Path = JOBS, **environment: str) -> Served:
-            port = free_port()
-            log = Path(stack.enter_context(tempfile.NamedTemporaryFile(suffix=".log")).name)
-            if dsn is not None:
-                environment["DATABASE_URL"] = dsn
-            with log.open("wb") as out:
-                process = subprocess.Popen(
-                    command(target, source, port),
-                    env=clean_environment(**environment),
-                    stdout=out,
-                    stderr=out,
-                    start_new_session=True,
-                )
-            stack.callback(stop, process)
-            served = Served(f"http://127.0.0.1:{port}", process, log)
-            wait_until(lambda: answers(served), 30)
+            served = stack.enter_context(running(command(target, source), dsn, **environment))
+            stack.callback(stop, served.process)
             return served
 
         yield start
@@ -110,10 +131,10 @@ def serve() -> Iterator[Serve]:
         yield start
 
 
-def answers(served: Served) -> bool:
+def answers(served: Served, path: str = "/health/live") -> bool:
     assert served.process.poll() is None, served.log_file.read_text()
     try:
-        return served.hit("/health/live", method="GET").status_code == 200
+        return served.hit(path, method="GET").status_code == 200
     except httpx2.TransportError:
         return False
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.callers import AUDIENCE, CALLER, SECRETS, Issuer, bad_bearers, by_oidc, by_token, issuing
 from tests.acceptance.conftest import Serve, Served
-from tests.integration.conftest import Room
+from tests.integration.conftest import Room, wait_until
 
 
 @pytest.fixture
@@ -53,8 +53,11 @@ def test_a_caller_who_is_not_let_in_costs_nothing(
     for secret in SECRETS if way is by_token else [issuer.token()]:
         assert ask(served, f"Bearer {secret}").json()["reason"] in (None, "not_due")
     assert connections(room) > 0
-    refused = {(line["reason"], line["path"]) for line in served.log() if line.get("action") == "hit_refused"}
-    assert {("unauthorized", "/"), ("unauthorized", "/run-due"), ("unauthorized", "/status")} <= refused
+
+    def refused() -> set[tuple[str, str]]:
+        return {(line["reason"], line["path"]) for line in served.log() if line.get("action") == "hit_refused"}
+
+    wait_until(lambda: {("unauthorized", path) for path in ("/", "/run-due", "/status")} <= refused())
     log = served.log_file.read_text()
     assert not any(secret in log for secret in [*SECRETS, issuer.token().split(".")[2]])
 
@@ -113,6 +116,6 @@ def test_keys_that_cannot_be_had_are_told_to_both_sides(serve: Serve, room: Room
     )
     answer = ask(served, "Bearer " + issuer.token())
     assert (answer.status_code, answer.json()["reason"]) == (503, "unavailable")
-    (line,) = [line for line in served.log() if line["action"] == "keys_failed"]
+    line = served.logged(action="keys_failed")
     assert (line["severity"], "CRONLEASE_OIDC_KEYS_URL" in line["message"]) == ("ERROR", True)
     assert connections(room) == 0

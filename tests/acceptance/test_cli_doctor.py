@@ -144,7 +144,7 @@ def test_a_server_that_turns_us_away_is_not_said_to_be_down(
 
 def test_a_driver_in_the_scheme_is_named_and_the_password_is_not(tmp_path: Path) -> None:
     shell = Shell("postgresql+psycopg://me:opensesame@127.0.0.1/db", tmp_path)
-    sentence = "write postgresql:// in the place of postgresql+psycopg://"
+    sentence = "write postgresql:// instead of postgresql+psycopg://"
     said = f"Error: DATABASE_URL names a driver in its scheme, as SQLAlchemy does: {sentence}\n"
     assert shell.quickly("status") == (1, "", said)
     assert f"fix: {sentence}\n" in shell.quickly("doctor")[1]
@@ -171,7 +171,7 @@ def test_what_migrate_cannot_mend_is_to_be_mended_by_hand(doctor: Doctor, room: 
     assert set(found) == {"schema"}
     assert "refresh_status cannot be made: column s.paused_reason does not exist" in found["schema"][1]
     status, out, _ = doctor.shell.quickly("doctor")
-    by_hand = "a table is not as the migrations left it: put back by hand what is gone"
+    by_hand = "a table is not as the migrations left it: put back by hand what is missing"
     assert (status, f"fix: {by_hand}" in out) == (1, True)
     status, out, err = doctor.shell.quickly("migrate")
     assert (status, out) == (1, "")
@@ -206,7 +206,7 @@ def test_grants_that_a_run_needs_and_the_role_lacks_are_broken(role: str, doctor
     )
     assert found["schema"] == (
         "warning",
-        "this role cannot look at the migrations: permission denied for table cronlease_migrations",
+        "this role cannot read the migrations: permission denied for table cronlease_migrations",
     )
     room.query(f"grant all on all tables in schema public to {role}")
     room.query(f"grant execute on all functions in schema public to {role}")
@@ -217,7 +217,7 @@ def test_grants_that_a_run_needs_and_the_role_lacks_are_broken(role: str, doctor
 def test_an_old_or_read_only_server_is_broken(doctor: Doctor, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_OLDEST", 990000)
     level, said = doctor.finds()["server"]
-    assert (level, said.endswith("and it takes 14 or newer")) == ("broken", True)
+    assert (level, said.endswith("but 14 or newer is needed")) == ("broken", True)
     monkeypatch.undo()
     read_only = make_conninfo(room.dsn, options="-c default_transaction_read_only=on")
     assert doctor.finds(DATABASE_URL=read_only) == {"server": ("broken", "the database is read-only")}
@@ -265,7 +265,7 @@ def test_an_action_that_the_source_does_not_have_is_a_warning(doctor: Doctor, ro
     room.query("select schedule_action(name, action) from (values ('a', 'note'), ('b', 'gone')) as t (name, action)")
     status, out, _ = doctor.shell("doctor", "--json", "--source", str(ACTIONS))
     assert doctor.read(status, out) == {
-        "actions": ("warning", 'the source has no action "gone", and 1 schedule would run it')
+        "actions": ("warning", 'the source has no action "gone", which 1 schedule would run')
     }
     # A name of exec is a lease, and waits for no function.
     assert doctor.shell("exec", "nightly", "--", "true")[0] == 0
@@ -292,7 +292,7 @@ def test_a_cadence_that_cannot_be_read_is_broken(doctor: Doctor, room: Room) -> 
     assert doctor.finds() == {}
     room.query("update refresh_schedule set every = 'often' where function_name <> 'e'")
     assert doctor.finds() == {
-        "cadences": ("broken", "4 schedules cannot run, what is in the column every is no cadence: a, b, c, ...")
+        "cadences": ("broken", "4 schedules cannot run, the column every holds no cadence: a, b, c, ...")
     }
 
 
@@ -305,10 +305,10 @@ def test_a_cadence_that_cannot_be_read_is_broken(doctor: Doctor, room: Room) -> 
         (("functions", "tick", "request_timeout"), "soon", "broken", "'soon' is not a duration"),
         (("functions", "tick"), {}, "broken", "'lease' is missing"),
         (("jobs", "tick", "attempt_deadline"), "290s", "broken", "gives up after 290s, before the platform does"),
-        (("jobs", "tick", "attempt_deadline"), "1900s", "broken", "the scheduler refuses that"),
+        (("jobs", "tick", "attempt_deadline"), "1900s", "broken", "which the scheduler refuses"),
         (("jobs", "tick", "function"), "nobody", "broken", "there is no function nobody"),
-        (("jobs", "tick", "schedule"), "61 * * * *", "broken", "tick: '61 * * * *' is no cron expression"),
-        (("jobs", "tick", "time_zone"), "Mars", "broken", "tick: 'Mars' is no time zone"),
+        (("jobs", "tick", "schedule"), "61 * * * *", "broken", "tick: '61 * * * *' is not a cron expression"),
+        (("jobs", "tick", "time_zone"), "Mars", "broken", "tick: 'Mars' is not a time zone"),
     ],
 )
 def test_time_limits_of_a_deployment_that_do_not_fit_are_found(
@@ -361,7 +361,7 @@ def test_a_cadence_is_held_against_how_often_it_is_hit(
 def test_the_environment_is_looked_at_before_the_database(tmp_path: Path) -> None:
     doctor = Doctor("postgresql://127.0.0.1:1/none", tmp_path)
     found = doctor.finds(CRONLEASE_LAESE="5m", CLOUD_RUN_TIMEOUT_SECONDS="60", CRONLEASE_MAX_RUN="10m")
-    assert found["environment"] == ("warning", "CRONLEASE_LAESE is set, and nothing reads it")
+    assert found["environment"] == ("warning", "CRONLEASE_LAESE is set, but nothing reads it")
     assert found["time limits"] == (
         "broken",
         "lease 5m, a run is ended after 10m, but the platform ends a request after 1m",
@@ -402,9 +402,9 @@ def test_each_function_of_the_source_is_held_to_its_own_lease(doctor: Doctor, tm
     found = doctor.read(status, out)
     assert found["time limits"] == (
         "warning",
-        "tick: lease 1h, a run is ended after 800s: a killed run blocks for longer than it could have run",
+        "tick: lease 1h, a run is ended after 800s: a killed run blocks longer than it could have run",
     )
-    said = "tick: the lease of its decorator is 1h, so a killed run blocks for longer than it could have run"
+    said = "tick: its decorator's lease is 1h, so a killed run blocks longer than it could have run"
     assert found["deployment"] == ("warning", said)
     status, out, _ = doctor.shell("doctor", "--source", str(ACTIONS), "--jobs", str(tmp_path / "jobs.json"))
     assert f"fix: declare it there, or take tick out of {tmp_path / 'jobs.json'}\n" in out
@@ -413,17 +413,26 @@ def test_each_function_of_the_source_is_held_to_its_own_lease(doctor: Doctor, tm
 def test_a_runner_and_a_reader_are_told_what_they_cannot_see(doctor: Doctor, room: Room) -> None:
     migrate(room.dsn, roles=True)
     room.query("select ensure_schedule('tick')")
-    denied = "this role cannot look at {}: permission denied for table {}"
+    denied = "this role cannot {}: permission denied for table {}"
     unseen = {
-        "schema": ("warning", denied.format("the migrations", "cronlease_migrations")),
-        "cadences": ("warning", denied.format("it", "refresh_schedule")),
-        "args": ("warning", denied.format("it", "refresh_schedule")),
+        "schema": ("warning", denied.format("read the migrations", "cronlease_migrations")),
+        "cadences": ("warning", denied.format("check it", "refresh_schedule")),
+        "args": ("warning", denied.format("check it", "refresh_schedule")),
     }
     runner, reader = (make_conninfo(room.dsn, options=f"-c role=cronlease_{who}") for who in ("runner", "reader"))
     assert doctor.finds(DATABASE_URL=runner) == unseen
-    only = ("warning", "cronlease_reader may look, and not run anything")
-    unseen["backends"] = ("warning", "this role cannot look at it: permission denied for view refresh_holders")
+    only = ("warning", "cronlease_reader may read, but not run anything")
+    unseen["backends"] = ("warning", "this role cannot check it: permission denied for view refresh_holders")
     assert doctor.finds(DATABASE_URL=reader) == unseen | {"grants": only}
+
+
+def test_an_embedded_server_that_cannot_be_used_gets_a_fix_that_fits(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    status, out, _ = Shell(None, tmp_path / "file").quickly("doctor", "--json")
+    [finding] = [each for each in json.loads(out)["findings"] if each["check"] == "connection"]
+    assert (status, finding["level"]) == (1, "broken")
+    assert "set " not in finding["said"]
+    assert finding["fix"] == "set CRONLEASE_DATA_DIR to a directory of yours, or set DATABASE_URL"
 
 
 def test_tables_of_an_older_generation_are_named_and_whether_they_can_be_adopted(
@@ -465,12 +474,12 @@ def test_whoever_default_privileges_let_in_is_named(role: str, doctor: Doctor, r
     assert doctor.finds() == {}, "a grant that somebody made is only told"
     room.query(f"alter default privileges in schema public grant select on tables to {role}")
     out = doctor.shell.quickly("doctor")[1]
-    assert f"{role} may use 2 things of ours: refresh_runs, delete_refresh" in out
+    assert f"{role} may use 2 objects of ours: refresh_runs, delete_refresh" in out
     revokes = f"revoke all on refresh_runs from {role}; revoke all on function delete_refresh from {role}"
-    assert f"fix: unless that is meant, `{revokes}`" in out
+    assert f"fix: unless that is intended, `{revokes}`" in out
     room.query(revokes)
     room.query("grant insert on refresh_schedule to public")
-    assert doctor.finds()["strangers"] == ("warning", "public may use 1 thing of ours: refresh_schedule")
+    assert doctor.finds()["strangers"] == ("warning", "public may use 1 object of ours: refresh_schedule")
     room.query(f"drop owned by {role}")
 
 
@@ -497,14 +506,14 @@ def test_what_others_make_under_a_name_of_ours_is_named_and_who_may(
     role: str, doctor: Doctor, room: Room, empty_dsn: str, tmp_path: Path
 ) -> None:
     room.query(f"grant create on schema public to {role}")
-    assert f"{role} may create things in the schema public" in doctor.finds()["server"][1]
+    assert f"{role} may create objects in the schema public" in doctor.finds()["server"][1]
     room.query(
         f"create function public.is_band(p_text varchar) returns boolean language sql as 'select true';"
         f"alter function public.is_band(varchar) owner to {role}"
     )
     level, said = doctor.finds()["schema"]
     assert level == "broken"
-    assert f"function is_band(character varying) of the role {role} has a name of ours" in said
+    assert f"function is_band(character varying) of the role {role} has a name that cronlease needs" in said
     room.query(f"drop owned by {role}")
     assert doctor.finds() == {}
 

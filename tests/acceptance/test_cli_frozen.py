@@ -87,6 +87,7 @@ def test_a_prepared_transaction_that_has_the_row_is_named_with_what_ends_it(
     assert "can never write again" in cronlease.says_quickly("schedule", "unlock", "job", "--yes")
 
 
+@pytest.mark.thorough
 def test_a_stranger_with_the_lock_of_a_claim_is_named(cronlease: Shell, dsn: str, room: Room) -> None:
     room.query("select ensure_schedule('job')")
     with psycopg.connect(dsn, autocommit=True) as stranger:
@@ -102,6 +103,7 @@ def test_a_stranger_with_the_lock_of_a_claim_is_named(cronlease: Shell, dsn: str
     assert warnings(cronlease, "backends") == []
 
 
+@pytest.mark.thorough
 def test_the_doctor_warns_of_a_schema_that_is_open_to_all(cronlease: Shell, room: Room) -> None:
     room.query("revoke create on schema public from public")
     assert warnings(cronlease, "server") == []

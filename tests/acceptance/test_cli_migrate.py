@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cronlease.cli import roles
+from cronlease.cli.roles import Roles
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
 from tests.schema.older_tables import PLAIN, REFUSED
@@ -75,10 +75,11 @@ def test_check_knows_a_database_of_a_newer_version(dsn: str, tmp_path: Path) -> 
     assert cronlease.quickly("migrate", "--check")[:2] == (
         1,
         "migration 0999_later is of a newer version\n"
-        "Fix: install the version that made the database: to migrate with this one would be a step back.\n",
+        "Fix: install the version that made the database: migrating with this one would be a step back.\n",
     )
 
 
+@pytest.mark.thorough
 def test_the_roles_are_checked_printed_and_made_when_asked_for(dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(dsn, tmp_path), Room(dsn)
     status, out, _ = cronlease.quickly("migrate", "--check", "--roles")
@@ -108,8 +109,8 @@ def test_the_roles_are_checked_printed_and_made_when_asked_for(dsn: str, tmp_pat
 
 
 def test_a_role_that_is_not_there_is_said_to_be_missing() -> None:
-    found = {"cronlease_runner": None, "cronlease_reader": ["a", "b"], "other": []}
-    assert roles.sentences(found) == ["role cronlease_runner is missing", "role cronlease_reader lacks a, b"]
+    roles = Roles({"cronlease_runner": None, "cronlease_reader": ["a", "b"], "other": []})
+    assert roles.sentences == ["role cronlease_runner is missing", "role cronlease_reader lacks a, b"]
 
 
 @pytest.mark.thorough
@@ -133,6 +134,7 @@ def test_a_dry_run_of_what_migrate_refuses_prints_the_sentence_and_no_script(emp
         assert (status, out, said in err) == (1, "", True)
 
 
+@pytest.mark.thorough
 def test_the_script_for_an_older_database_is_what_migrate_would_do(empty_dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
     room.query(PLAIN)

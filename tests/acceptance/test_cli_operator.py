@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from cronlease.db.migration.migrate import migrate
 from tests.acceptance.conftest import JOBS, Serve, free_port
 from tests.acceptance.shell import Shell
 from tests.integration.conftest import Room
@@ -143,7 +145,7 @@ def test_a_trigger_here_makes_what_is_missing_and_says_how_it_ended(empty_dsn: s
     assert [row[0] for row in room.query("select status from refresh_runs order by fence")] == ["success", "failed"]
     status, out, err = cronlease("trigger", "--source", str(JOBS), "--target", "nope")
     assert (status, out) == (2, "")
-    assert err.startswith(f'Error: "nope" is no @scheduled function of {JOBS}: it has tick, tock')
+    assert err.startswith(f'Error: "nope" is not a @scheduled function of {JOBS}: it has tick, tock')
 
 
 @pytest.mark.parametrize(
@@ -152,8 +154,8 @@ def test_a_trigger_here_makes_what_is_missing_and_says_how_it_ended(empty_dsn: s
         (["--json"], {"CRONLEASE_SPAWNED": str(uuid4())}, 0, '"reason": "spawned"'),
         (["--url", "http://127.0.0.1:1"], {"CRONLEASE_SPAWNED": str(uuid4())}, 0, "skipped, spawned"),
         (["--url", "http://127.0.0.1:1"], {}, 1, "http://127.0.0.1:1 cannot be reached: "),
-        (["--url", "localhost"], {}, 2, "localhost is no address: write https://..."),
-        (["--url", "ftp://127.0.0.1:1"], {}, 2, "ftp://127.0.0.1:1 is no address: write https://..."),
+        (["--url", "localhost"], {}, 2, "localhost is not an address: write https://..."),
+        (["--url", "ftp://127.0.0.1:1"], {}, 2, "ftp://127.0.0.1:1 is not an address: write https://..."),
         (["--source", "nowhere.py"], {}, 2, "there is no Python file "),
         (["--url", "http://127.0.0.1:1", "--identity"], {"PATH": ""}, 1, "gcloud is not on the path: install "),
         (["--url", "http://127.0.0.1:1", "--token-file", "nowhere"], {}, 1, "nowhere cannot be read: No such file"),
@@ -232,4 +234,50 @@ def test_a_token_is_not_sent_after_a_redirect(tmp_path: Path) -> None:
         status, _, err = Shell(None, tmp_path).quickly("trigger", "--url", url, "--token", TOKEN)
         server.shutdown()
     assert (status, Somebody.seen) == (1, ["/"])
-    assert err == f"Error: {url} answered 307, and not as a function of ours does: check the URL\n"
+    assert err == f"Error: {url} answered 307, but not as a function of ours does: check the URL\n"
+
+
+AS_OWNER = "run it as the owner of the schema"
+WITH_ROLE = "run it as the owner, or as a role with {}, which `cronlease migrate --roles` makes"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "runs",
+        "explain tick",
+        "schedule list",
+        "schedule show tick",
+        "schedule pause tick",
+        "schedule resume tick",
+        "schedule unlock tick --yes",
+        "schedule delete tick --yes",
+        "recover",
+        "migrate --check",
+    ],
+)
+def test_whoever_has_a_role_of_ours_is_sent_to_the_owner_for_the_rest(
+    cronlease: Shell, room: Room, words: str
+) -> None:
+    migrate(room.dsn, roles=True)
+    room.query("select ensure_schedule('tick')")
+    cronlease.environment["DATABASE_URL"] = make_conninfo(room.dsn, options="-c role=cronlease_reader")
+    status, _, err = cronlease.quickly(*words.split())
+    assert (status, err.strip().endswith(f": {AS_OWNER}")) == (1, True), err
+
+
+def test_whoever_lacks_a_role_of_ours_is_told_which(cronlease: Shell, room: Room) -> None:
+    migrate(room.dsn, roles=True)
+    create = ("schedule", "create", "once", "--action", "send_report")
+    as_role = {
+        who: make_conninfo(room.dsn, options=f"-c role={who}") for who in ("cronlease_runner", "cronlease_reader")
+    }
+    cronlease.environment["DATABASE_URL"] = as_role["cronlease_reader"]
+    status, _, err = cronlease.quickly(*create)
+    assert (status, err.strip().endswith(WITH_ROLE.format("cronlease_runner"))) == (1, True), err
+    assert cronlease.quickly("status")[0] == 0
+    cronlease.environment["DATABASE_URL"] = as_role["cronlease_runner"]
+    assert cronlease.quickly(*create)[0] == 0
+    cronlease.environment["DATABASE_URL"] = make_conninfo(room.dsn, options="-c role=pg_monitor")
+    status, _, err = cronlease.quickly("status")
+    assert (status, err.strip().endswith(WITH_ROLE.format("cronlease_reader"))) == (1, True), err

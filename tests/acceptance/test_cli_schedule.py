@@ -103,6 +103,7 @@ def test_a_paused_schedule_does_not_run_until_it_is_resumed(cronlease: Shell, ro
     assert stored == "12345678901234567890123 1.1 10000000000000000000000"
 
 
+@pytest.mark.thorough
 def test_an_open_breaker_is_shown_and_closed_by_hand(cronlease: Shell, room: Room) -> None:
     words = ("--every", "10m..15m", "--pause-after", "1", "--probe", "2h", "--late-alert", "3h")
     cronlease.says("schedule", "create", "bad", "--action", "note", *words)
@@ -122,6 +123,7 @@ def test_an_open_breaker_is_shown_and_closed_by_hand(cronlease: Shell, room: Roo
     assert said == '"bad" was neither paused nor stopped by its breaker, due now\n'
 
 
+@pytest.mark.thorough
 def test_run_due_names_what_no_claim_takes(cronlease: Shell, room: Room) -> None:
     room.query("select schedule_action(name, 'note', p_every => '10m') from unnest(array['good', 'odd']) as name")
     room.query("update refresh_schedule set every = 'often' where function_name = 'odd'")
@@ -131,8 +133,8 @@ def test_run_due_names_what_no_claim_takes(cronlease: Shell, room: Room) -> None
     assert first.startswith("good: success in ")
     assert said == [
         "1 ran, 0 failed, 0 still due",
-        "These cannot run, what is in the column every or cron is no cadence: odd",
-        "  `cronlease explain NAME` says what mends it",
+        "These cannot run, their column every or cron holds no cadence: odd",
+        "  `cronlease explain NAME` says how to fix it",
     ]
     told = json.loads(cronlease.says("run-due", "--json"))
     assert told["skipped"] == [{"function": "odd", "reason": "schedule_read_error"}]
@@ -164,6 +166,7 @@ def test_unlock_breaks_the_lease_it_showed_and_never_a_newer_one(cronlease: Shel
     assert statuses(room, "a") == ["abandoned", "abandoned"]
 
 
+@pytest.mark.thorough
 def test_a_second_run_due_on_this_machine_says_so_and_ends(cronlease: Shell, room: Room, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -253,7 +256,7 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
     ("words", "status", "sentence"),
     [
         (["explain", "refersh"], 1, 'there is no schedule named "refersh": did you mean "refresh"?'),
-        (["schedule", "pause", "xyz"], 1, "`cronlease schedule list` shows those there are"),
+        (["schedule", "pause", "xyz"], 1, "`cronlease schedule list` lists them"),
         (["schedule", "delete", "refersh", "--yes"], 1, 'did you mean "refresh"?'),
         (["schedule", "create", "b", "--action", "note", "--at", "2026-12-24 18:00"], 2, "has no time zone"),
         (
@@ -269,12 +272,12 @@ def refused(dsn: str, *words: str) -> tuple[int, str]:
             "'--args': text with a NUL",
         ),
         (["schedule", "run", "b", "--args", '{"\\ud800": 1}'], 2, "'--args': text with a NUL or half a character"),
-        (["trigger", "--args", '{"a": NaN}'], 2, "'--args': not JSON (NaN is no JSON)"),
+        (["trigger", "--args", '{"a": NaN}'], 2, "'--args': not JSON (NaN is not JSON)"),
         (["trigger", "--args", '{"a": 1e999}'], 2, "'--args': a number that large cannot be stored"),
         (["trigger", "--args", '{"a": 1e300}'], 2, "'--args': a number that large cannot be stored"),
         (["trigger", "--args", f'{{"a": {"[" * 201 + "]" * 201}}}'], 2, "'--args': nested more than 200 levels deep"),
-        (["trigger", "--args", '{"a": [1234567890123456789.5]}'], 2, "has more digits than a number here can have"),
-        (["trigger", "--args", '{"a": 1e-400}'], 2, "has more digits than a number here can have"),
+        (["trigger", "--args", '{"a": [1234567890123456789.5]}'], 2, "has more digits than a number can have here"),
+        (["trigger", "--args", '{"a": 1e-400}'], 2, "has more digits than a number can have here"),
         (["schedule", "create", "b", "--action", "note", "--at", "2001-01-02T03:04Z"], 2, "write a time to come"),
         (
             ["schedule", "delete", "refresh"],
@@ -381,6 +384,7 @@ def test_a_cron_is_made_planned_and_shown_with_its_next_five_slots(room: Room, c
     assert "by the cron" in cronlease.says_quickly("explain", "digest")
 
 
+@pytest.mark.thorough
 def test_a_beat_is_made_and_what_is_no_cadence_is_refused(room: Room, cronlease: Shell) -> None:
     create = ("schedule", "create", "beat", "--action", "note")
     assert "is scheduled, due in" in cronlease.says(*create, "--every", "6h", "--in", "1h")
@@ -389,10 +393,10 @@ def test_a_beat_is_made_and_what_is_no_cadence_is_refused(room: Room, cronlease:
     ]
     for more, why in (
         (("--every", "hit"), "for a function with a trigger of its own"),
-        (("--cron", "61 * * * *"), "is no cron expression"),
-        (("--cron", "0 9 * * *", "--time-zone", "Mars"), "is no time zone"),
+        (("--cron", "61 * * * *"), "is not a cron expression"),
+        (("--cron", "0 9 * * *", "--time-zone", "Mars"), "is not a time zone"),
         (("--cron", "0 9 * * *", "--in", "1h"), "leave out the time and the delay"),
-        (("--every", "6h", "--late", "1h"), "say both"),
+        (("--every", "6h", "--late", "1h"), "give both or neither"),
     ):
         # In a process of its own: it loads the actions.
         status, _, err = cronlease(*create[:2], "other", *create[3:], *more)

@@ -19,7 +19,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from opening_signals.feeds import KINDS
 from opening_signals.samples.feeds import FeedServer
 from tests.acceptance.conftest import FUNCTIONS, clean_environment
 
@@ -165,7 +164,7 @@ def test_a_limit_says_how_many_more_there_are_and_json_has_all_unless_one_is_ask
 
 def test_nothing_to_show_is_said_in_the_form_asked_for(signals: Shell) -> None:
     nothing = ("signals", "--source", "globex", "--since", "1m")
-    assert signals.says(*nothing) == "No opening came, changed or closed in that time.\n"
+    assert signals.says(*nothing) == "No opening appeared, changed or closed in that time.\n"
     assert json.loads(signals.says(*nothing, "--json")) == []
     assert signals.says(*nothing, "--csv").startswith('"signal","at","source",')
 
@@ -250,7 +249,7 @@ def test_a_verb_that_cannot_be_imported_harms_no_other(cronlease: Shell, tmp_pat
     cronlease.path += f"{os.pathsep}{tmp_path}"
     said = cronlease.says("--help")
     assert re.search(r"broken +\(cannot be loaded\)", said)
-    assert re.search(r"migrate +Bring the database", said)
+    assert re.search(r"migrate +Create our tables", said)
     assert "broken (nowhere.cli:main) cannot be loaded: No module named 'nowhere'" in cronlease.refuses("broken")
 
 
@@ -328,7 +327,7 @@ def test_items_that_are_left_out_or_mended_are_counted_by_reason(cronlease: Shel
         (told,) = json.loads(cronlease.says("sources", "check", "--json"))
         _, _, row, *notes = cronlease.says("sources", "check").splitlines()
     assert told["rejected"] == {"title: is missing": 2, "external_id: is missing": 1}
-    late = "posted_at: is no time as ISO 8601 writes it, and was left out"
+    late = "posted_at: is not an ISO 8601 time, and was left out"
     assert told["repaired"] == {"external_id: came again, and the last one counts": 2, late: 1}
     assert cells(row)[0][3:7] == ["6", "3", "3", "0"]
     assert notes == [
@@ -396,11 +395,11 @@ def test_without_sources_one_is_told_where_they_belong(cronlease: Shell) -> None
     assert "CRONLEASE_SOURCES" in done.stderr
 
 
-README = (FUNCTIONS.parent / "README.md").read_text(encoding="utf-8")
+GUIDE = (FUNCTIONS / "opening_signals" / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_ten_lines_of_the_readme_are_a_source(cronlease: Shell, listed: Path) -> None:
-    (entry,) = re.findall(r'```toml\n(\[\[source\]\]\nname = "city-licences"\n.*?)```', README, re.DOTALL)
+def test_the_ten_lines_of_the_guide_are_a_source(cronlease: Shell, listed: Path) -> None:
+    (entry,) = re.findall(r'```toml\n(\[\[source\]\]\nname = "city-licences"\n.*?)```', GUIDE, re.DOTALL)
     assert entry.count("\n") == 10
     item = {
         "licence_no": "L-1",
@@ -414,9 +413,3 @@ def test_the_ten_lines_of_the_readme_are_a_source(cronlease: Shell, listed: Path
         listed.write_text(here, encoding="utf-8")
         (told,) = json.loads(cronlease.says("sources", "check", "--json"))
     assert (told["items"], told["rejected"], told["skipped"]) == (1, {}, 0)
-
-
-def test_the_readme_names_every_kind_and_its_short_keys() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) ?\| .* \|$", README[README.index("| kind |") :], re.MULTILINE)
-    written = {kind: re.findall(r"`(\w+)`", keys) for kind, keys in rows}
-    assert written == {name: re.findall(r"{(\w+)}", kind.address) for name, kind in KINDS.items()}

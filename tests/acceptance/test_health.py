@@ -4,7 +4,8 @@ import pytest
 
 from tests.acceptance.callers import SECRETS
 from tests.acceptance.conftest import Serve, Served
-from tests.integration.conftest import Room
+from tests.faults.profile import thorough
+from tests.integration.conftest import Room, wait_until
 
 LATE = "late_at = clock_timestamp(), next_run_at = clock_timestamp() - interval '1 h'"
 OPEN = "failures = 9, breaker_until = clock_timestamp() + interval '1 h'"
@@ -48,7 +49,9 @@ def test_it_is_green_when_all_is_well(serve: Serve, room: Room) -> None:
     assert health(served) == (200, {"healthy": True, "late": 0, "failing": 0, "breaker_open": 0})
 
 
-@pytest.mark.parametrize(("changes", "kind"), [("failures = 3", "failing"), (OPEN, "breaker_open"), (LATE, "late")])
+@pytest.mark.parametrize(
+    ("changes", "kind"), [("failures = 3", "failing"), thorough(OPEN, "breaker_open"), thorough(LATE, "late")]
+)
 def test_each_kind_of_trouble_is_named_to_a_person_on_this_machine(
     serve: Serve, room: Room, changes: str, kind: str
 ) -> None:
@@ -74,4 +77,4 @@ def test_an_empty_database_is_well_and_one_that_is_not_migrated_is_not(serve: Se
     room.query("create table refresh_schedule (id integer)")
     served = serve(empty_dsn)
     assert health(served) == (503, {"healthy": False, "reason": "schedule_read_error"})
-    assert any("run `cronlease migrate` as the owner" in line["message"] for line in served.log())
+    wait_until(lambda: any("run `cronlease migrate` as the owner" in line["message"] for line in served.log()))

@@ -112,6 +112,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     assert said.endswith("Not a directory: nothing was written, name another folder\n")
 
 
+@pytest.mark.thorough
 def test_a_schema_that_cannot_be_run_is_one_sentence(project: Path, empty_dsn: str, tmp_path: Path) -> None:
     migrate = partial(Shell(empty_dsn, tmp_path).quickly, "migrate")
     assert migrate("--setup", str(project / "nowhere.sql"))[0] == 2

@@ -1,11 +1,14 @@
 """cronlease.asgi() in other people's applications, each in a real process of its own; and `cronlease serve`."""
 
+import errno
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -14,7 +17,7 @@ import pytest
 from cronlease.cli.commands.serve import server_of
 from cronlease.process.shutdown import process
 from cronlease.settings import load
-from tests.acceptance.conftest import JOBS, Served, clean_environment, client, free_port, kill
+from tests.acceptance.conftest import JOBS, Served, clean_environment, client, running
 from tests.integration.conftest import Room, wait_until
 from tests.require import need_package
 
@@ -31,39 +34,15 @@ def room(dsn: str) -> Room:
 
 
 @pytest.fixture
-def start(room: Room, tmp_path: Path) -> Iterator[Start]:
+def start(room: Room) -> Iterator[Start]:
     """Starts a server that is not functions-framework."""
-    started: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as stack:
 
-    def run(arguments: list[str], alive: str = "/hello", port: int | None = None, **environment: str) -> Served:
-        port = port or free_port()
-        log = tmp_path / f"{port}.log"
-        environment = {"DATABASE_URL": room.dsn, "PYTHONPATH": f"{ROOT}:{ROOT / 'functions'}", **environment}
-        filled = [word.replace("PORT", str(port)) for word in arguments]
-        with log.open("wb") as out:
-            server = subprocess.Popen(
-                [sys.executable, "-m", *filled],
-                env=clean_environment() | environment,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-        started.append(server)
-        served = Served(f"http://127.0.0.1:{port}", server, log)
-        wait_until(lambda: answers(served, alive), 30)
-        return served
+        def run(module: list[str], alive: str = "/hello", **environment: str) -> Served:
+            environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'functions'}", **environment}
+            return stack.enter_context(running([sys.executable, "-m", *module], room.dsn, alive, **environment))
 
-    yield run
-    for server in started:
-        kill(server)
-
-
-def answers(served: Served, path: str) -> bool:
-    assert served.process.poll() is None, served.log_file.read_text()
-    try:
-        return client().get(served.url + path).status_code == 200
-    except httpx2.TransportError:
-        return False
+        yield run
 
 
 def under_uvicorn(start: Start, host: str, **environment: str) -> Served:
@@ -171,7 +150,7 @@ def refuses_connections(served: Served) -> bool:
 def test_serve_is_the_same_without_a_framework(start: Start, room: Room) -> None:
     serving = ["cronlease", "serve", "--source", str(JOBS), "--port", "PORT"]
     served = start(serving, alive="/health/live", CRONLEASE_DRAIN_SECONDS="3")
-    (line,) = [line for line in served.log() if line["action"] == "serving_started"]
+    line = served.logged(action="serving_started")
     assert f"Serving tick, tock, tell at {served.url} on" in line["message"]
     slow = Slow(served, room, "/tick", 1)
     served.process.send_signal(signal.SIGTERM)
@@ -182,6 +161,23 @@ def test_serve_is_the_same_without_a_framework(start: Start, room: Room) -> None
     assert slow.answer == (200, "success")
     assert served.process.wait(15) == 0
     assert idle(room)
+
+
+def test_serve_answers_a_skip_without_what_a_skip_does_not_need(start: Start, room: Room) -> None:
+    """A cold start lasts as long as what it imports."""
+    room.query("select ensure_schedule('tell')")
+    room.query("update refresh_schedule set next_run_at = now() + interval '1 day'")
+    serving = ["cronlease", "serve", "--source", str(JOBS), "--port", "PORT"]
+    served = start(serving, alive="/health/live", PYTHONPROFILEIMPORTTIME="1")
+    assert served.hit("/tell").json()["reason"] == "not_due"
+    lines = [line for line in served.log_file.read_text().splitlines() if line.startswith("import time:")]
+    loaded = {line.rpartition("|")[2].strip() for line in lines}
+    of_a_run = {f"cronlease.run.{name}" for name in ("ends", "finish", "heartbeat", "supervise")}
+    of_other_verbs = {"cronlease.db.migration.migrate", "cronlease.explain", "rich"}
+    of_others = {"functions_framework", "pydantic", "starlette", "websockets", "wsproto"}
+    seldom = {"difflib", "hashlib", "hmac", "tomllib"}
+    assert {"cronlease.triggers.http", "psycopg", "uvicorn.server"} <= loaded
+    assert loaded & (of_a_run | of_other_verbs | of_others | seldom) == set()
 
 
 def test_serve_closes_a_connection_that_sends_no_headers(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,5 +216,5 @@ def test_serve_says_in_one_sentence_that_a_port_is_taken(room: Room) -> None:
             timeout=30,
         )
     assert ended.returncode == 1
-    assert f"nobody can listen on 127.0.0.1:{port}" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    why = os.strerror(errno.EADDRINUSE)
+    assert ended.stderr == f"Error: cannot listen on 127.0.0.1:{port} ({why}): pass --host or --port N\n"

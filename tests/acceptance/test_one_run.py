@@ -8,6 +8,7 @@ import pytest
 
 from tests.acceptance.conftest import Serve, Served
 from tests.faults import profile
+from tests.faults.profile import thorough
 from tests.integration.conftest import Room
 
 HITS = 50
@@ -24,7 +25,7 @@ async def volley(servers: list[Served]) -> list[str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [thorough(1), 2])
 def test_of_fifty_simultaneous_hits_exactly_one_runs(
     serve: Serve, room: Room, processes: int, pytestconfig: pytest.Config
 ) -> None:

@@ -36,6 +36,7 @@ def test_two_deployments_in_one_database_do_not_know_of_each_other(
     ) == [(1, 1)]
 
 
+@pytest.mark.thorough
 def test_every_verb_is_about_the_schema_that_is_configured(empty_dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
     cronlease.environment |= {"CRONLEASE_SCHEMA": OURS}
@@ -85,6 +86,7 @@ def test_the_shipped_job_is_emulated_in_that_schema(empty_dsn: str, tmp_path: Pa
     assert room.query("select relname from pg_class where relnamespace = 'public'::regnamespace") == []
 
 
+@pytest.mark.thorough
 def test_what_only_the_owner_of_the_schema_may_grant_is_said(empty_dsn: str, tmp_path: Path) -> None:
     """A schema that was made for us beforehand: PostgreSQL only warns that nothing was granted on it."""
     migrator, place = f"cronlease_test_{uuid4().hex[:12]}", f"tenant_{uuid4().hex[:12]}"

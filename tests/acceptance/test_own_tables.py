@@ -47,6 +47,7 @@ def test_migrate_makes_the_tables_of_what_the_file_declares(empty_dsn: str, tmp_
     assert ("opening_signals",) in room.query(OF_THE_JOB)
 
 
+@pytest.mark.thorough
 def test_without_a_source_no_table_of_a_job_is_made_or_missed(
     empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,16 +60,27 @@ def test_without_a_source_no_table_of_a_job_is_made_or_missed(
     assert cronlease.says_quickly("migrate", "--check") == "The schema is up to date.\n"
     findings = json.loads(cronlease.quickly("doctor", "--json")[1])["findings"]
     assert [each for each in findings if each["check"] == "schema" and each["level"] != "ok"] == []
-    status, _, err = cronlease("trigger")
-    assert status == 2
-    assert "this database has no tables of refresh_opening_signals, the shipped job: pass --source" in err
-    assert room.query(OF_THE_JOB) == []
-
     assert "refresh_opening_signals is not declared for it" in cronlease.quickly("signals")[2]
 
     cronlease.says("migrate", "--source", str(MAIN))
     room.query("drop view openings")
     assert "openings is missing" in cronlease.quickly("migrate", "--check")[1], "what is there is kept up"
+
+
+@pytest.mark.parametrize("verb", ["trigger", "run-due", "worker", "serve", "emulate --once"])
+def test_a_verb_that_runs_functions_does_not_run_the_shipped_job_by_accident(
+    empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cronlease, room = Shell(empty_dsn, tmp_path), Room(empty_dsn)
+    del cronlease.environment["FUNCTION_SOURCE"]
+    cronlease.says_quickly("migrate")
+    port = ["--port", str(free_port())] if verb in ("serve", "emulate --once") else []
+    status, out, err = cronlease(*verb.split(), *port)
+    assert (status, out) == (2, ""), err
+    assert "this database has no tables of refresh_opening_signals, the shipped job: pass --source" in err
+    assert room.query(OF_THE_JOB) == []
+    assert room.query("select count(*) from refresh_schedule") == [(0,)]
 
 
 def test_in_a_clone_the_shipped_job_is_meant(empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

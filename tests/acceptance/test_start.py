@@ -13,6 +13,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, clean_environment, command, free_port, kill, stop
+from tests.faults.profile import thorough
 from tests.integration.conftest import Room, wait_until
 
 MAIN = FUNCTIONS / "main.py"
@@ -22,13 +23,13 @@ MAIN = FUNCTIONS / "main.py"
     ("environment", "said"),
     [
         ({"CRONLEASE_LEASE": "soon"}, ["CRONLEASE_LEASE", "90s, 5m, 2h or 1d"]),
-        (
+        thorough(
             {"CRONLEASE_LEASE": "2s", "CRONLEASE_ACQUIRE_TIMEOUT": "3s"},
             ["CRONLEASE_LEASE", "CRONLEASE_ACQUIRE_TIMEOUT"],
         ),
-        ({"K_SERVICE": "f", "DATABASE_URL": "postgresql://h/d"}, ["CRONLEASE_AUTH"]),
-        ({"K_SERVICE": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
-        ({"AWS_LAMBDA_FUNCTION_NAME": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
+        thorough({"K_SERVICE": "f", "DATABASE_URL": "postgresql://h/d"}, ["CRONLEASE_AUTH"]),
+        thorough({"K_SERVICE": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
+        thorough({"AWS_LAMBDA_FUNCTION_NAME": "f", "CRONLEASE_AUTH": "iam"}, ["DATABASE_URL"]),
     ],
 )
 def test_settings_that_cannot_hold_refuse_to_start_in_one_sentence(
@@ -55,7 +56,7 @@ def test_a_function_whose_database_is_down_answers_fast_and_keeps_its_secrets(se
     assert time.monotonic() - started < 5
     assert served.hit("/status", method="GET").status_code == 503
     assert served.hit("/health/ready", method="GET").status_code == 200
-    (line,) = [line for line in served.log() if line.get("action") == "run_skipped"]
+    line = served.logged(action="run_skipped")
     assert line["severity"] == "ERROR"
     assert "DATABASE_URL" in line["message"]
     assert "s3cret" not in served.log_file.read_text()
@@ -94,6 +95,7 @@ def test_the_first_line_says_what_is_served_before_anybody_hits_it(place: Path) 
     assert "cret" not in json.dumps(line)
 
 
+@pytest.mark.thorough
 def test_each_process_says_once_what_it_serves(serve: Serve, room: Room) -> None:
     served = serve(room.dsn, WORKERS="2")
     wait_until(lambda: len(started(served.log())) == 2)
@@ -105,6 +107,7 @@ def started(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [line for line in lines if line.get("action") == "serving_started"]
 
 
+@pytest.mark.thorough
 def test_libpq_s_own_variables_name_the_database(serve: Serve, room: Room) -> None:
     room.query("create table effect (request_id uuid)")
     parts = conninfo_to_dict(room.dsn)
@@ -142,6 +145,7 @@ def _command_lines() -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_migrate_is_a_command_that_can_be_repeated(empty_dsn: str) -> None:
     room = Room(empty_dsn)
     migrate = [sys.executable, "-m", "cronlease.cli.main", "migrate"]

@@ -285,7 +285,8 @@ def test_ui_serves_the_page_of_a_database_on_loopback(dsn: str, tmp_path: Path, 
             assert "No function of this process is the action tell" in page
             assert visitor.operate("tell", "run").status_code == 409
             assert visitor.operate("tell", "pause").status_code == 303
-            assert visitor.client.post("/", json={}).status_code == 404
+            nothing = visitor.client.post("/", json={})
+            assert (nothing.status_code, "/status shows the schedules" in nothing.json()["error"]) == (404, True)
             assert visitor.get("/").headers["location"] == "/status"
             port = found[0].rpartition(":")[2]
             assert shell("ui", "--port", port)[2].endswith("): pass --port N\n")
@@ -296,6 +297,21 @@ def test_ui_serves_the_page_of_a_database_on_loopback(dsn: str, tmp_path: Path, 
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, ""), (out, err)
     assert [operation for operation, _, _ in operations(room)] == ["pause"]
+
+
+def test_ui_warns_of_a_database_that_is_down_and_starts_nevertheless(tmp_path: Path) -> None:
+    shell = Shell("postgresql://me:opensesame@127.0.0.1:1/none", tmp_path)
+    shell.environment |= {"PYTHONUNBUFFERED": "1"}
+    process = shell.start("ui", "--port", "0")
+    try:
+        assert process.stdout
+        assert process.stdout.readline().startswith("The status page is at http://127.0.0.1:")
+    finally:
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+    assert err.startswith("Warning: "), err
+    assert err.endswith(": check DATABASE_URL and that the server is up\n")
+    assert (err.count("\n"), "opensesame" in err) == (1, False)
 
 
 def test_the_verbs_of_the_command_line_record_who_did_what(dsn: str, tmp_path: Path, room: Room) -> None:

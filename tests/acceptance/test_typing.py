@@ -1,5 +1,5 @@
 """The types of the package as a user has them: mypy, in strict mode and in a project of their own, accepts what the
-README shows, and knows what each connection is."""
+README and the guide of jobs show, and knows what each connection is."""
 
 import re
 import subprocess
@@ -12,11 +12,11 @@ import pytest
 from tests.acceptance.conftest import clean_environment
 from tests.require import need
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+GUIDES = "".join((ROOT / name).read_text() for name in ("README.md", "functions/cronlease/README.md"))
 
 MAIN = """
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from typing_extensions import assert_type
@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from cronlease import try_acquire_action_lock
 
 
-async def fetch(args: Mapping[str, Any]) -> Sequence[tuple[str, int]]:
+async def fetch() -> Sequence[tuple[str, int]]:
     return [("bread", 3)]
 
 
@@ -80,8 +80,8 @@ from main import refresh_prices
 
 
 def example(start: str) -> str:
-    """The example of the README that has this text in it."""
-    blocks: list[str] = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+    """The example of the guides that has this text in it."""
+    blocks: list[str] = re.findall(r"^```python\n(.*?)^```", GUIDES, re.M | re.S)
     (block,) = [block for block in blocks if start in block]
     return block
 
@@ -97,6 +97,7 @@ def as_job(block: str, head: str) -> str:
 def project(tmp_path: Path) -> Path:
     jobs = [
         example("refresh_prices(run: Run)"),
+        example("refresh_totals(run: Run)"),
         as_job(example("session_on"), "@scheduled\ndef add_bread(run: Run) -> None:"),
         as_job(example("schedule_action(conn"), "@scheduled\nasync def order_report(run: Run) -> None:"),
     ]

@@ -81,4 +81,4 @@ def test_every_way_makes_it() -> None:
     given = flags(command)
     assert given["policy-from-file"] == str(DEPLOY / "alert.json")
     assert given["notification-channels"] == ENVIRONMENT["ALERT_CHANNELS"]
-    assert FILTER in (DEPLOY / "README.md").read_text()
+    assert FILTER in (DEPLOY / "production.md").read_text()

@@ -1,4 +1,4 @@
-"""deploy/README.md: its numbers and names are those of the files it speaks of."""
+"""The guides of deploy/: their numbers and names are those of the files they speak of."""
 
 import re
 import tomllib
@@ -9,6 +9,7 @@ from tests.deploy.test_scripts import deploy
 from tests.deploy.test_terraform import parsed, resources
 
 TEXT = (DEPLOY / "README.md").read_text()
+PRODUCTION = (DEPLOY / "production.md").read_text()
 
 
 def made(cloud_sql: bool) -> int:
@@ -41,13 +42,13 @@ def test_the_times_are_those_of_the_one_definition() -> None:
     (function,) = definition()["functions"].values()
     (deadline,) = {job["attempt_deadline"] for job in definition()["jobs"].values()}
     for name, value in {**function, "attempt_deadline": deadline}.items():
-        assert f"| `{name}` | {value[:-1]} s |" in TEXT
+        assert f"| `{name}` | {value[:-1]} s |" in PRODUCTION
 
 
 def test_terraform_makes_as_many_things_as_it_says() -> None:
     assert f"`Plan: {made(False)} to add, 0 to change, 0 to destroy.`" in TEXT
     assert f"Resources: {made(False)} added" in TEXT
-    assert f"in the place of the URL it is {made(True)}:" in re.sub(r"\s+", " ", TEXT)
+    assert f"in place of the URL it is {made(True)}:" in re.sub(r"\s+", " ", TEXT)
 
 
 def test_the_dry_run_prints_as_many_commands_as_it_says() -> None:
@@ -56,7 +57,7 @@ def test_the_dry_run_prints_as_many_commands_as_it_says() -> None:
 
 
 def test_whatever_it_names_is_there() -> None:
-    named = set(re.findall(r"\bdeploy/[\w./-]*\w", TEXT))
+    named = set(re.findall(r"\bdeploy/[\w./-]*\w", TEXT + PRODUCTION))
     assert len(named) >= 10
     assert [name for name in named if not (DEPLOY.parent / name).exists()] == []
     there = {f"{read['kind'].lower()}/{read['metadata']['name']}" for read in manifests()}

@@ -63,7 +63,8 @@ def settings_of(command: list[str]) -> dict[str, str]:
 
 
 def test_the_scripts_pass_shellcheck() -> None:
-    scripts = [*DEPLOY.rglob("*.sh"), DEPLOY.parent / ".ci" / "run"]
+    root = DEPLOY.parent
+    scripts = [*DEPLOY.rglob("*.sh"), *root.glob("tests/examples/*.sh"), root / ".ci" / "check", root / ".ci" / "run"]
     assert len(scripts) >= 3
     ended = subprocess.run([need("shellcheck"), "-x", *map(str, scripts)], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "")
@@ -257,7 +258,7 @@ def test_a_missing_right_is_named_before_anything_is_made(tmp_path: Path) -> Non
         )
         server.shutdown()
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
-    assert ended.stderr.endswith("nothing was made: let its owner grant you roles/run.admin\n")
+    assert ended.stderr.endswith("nothing was made: ask its owner to grant you roles/run.admin\n")
     roles = set(re.findall(r"`(roles/[\w.]+)`", (DEPLOY / "README.md").read_text()))
     assert roles >= {*permissions.ROLES.values(), *permissions.CLOUD_SQL.values()}
 
@@ -273,7 +274,7 @@ def program(folder: Path, script: str) -> None:
     [
         ({"PROJECT": ""}, "export PROJECT=my-project"),
         ({"REGION": ""}, "export REGION=europe-west1"),
-        ({"SOURCES": "mine.toml"}, "SOURCES is mine.toml, and from"),
+        ({"SOURCES": "mine.toml"}, "SOURCES is mine.toml, but there is no such file"),
         ({"FOLDER": "nowhere"}, "nowhere has no main.py"),
         ({"NAME": "My Name"}, "2 to 20 lower-case letters"),
         ({"CLOUD_SQL": "db"}, "PROJECT:REGION:INSTANCE"),

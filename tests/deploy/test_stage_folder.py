@@ -138,9 +138,9 @@ def _rename(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda folder: (folder / "main.py").unlink(), "has no main.py, so it is no folder to deploy"),
-        (lambda folder: (folder / "jobs.json").unlink(), "has no jobs.json, so it is no folder to deploy"),
-        (_break("jobs.json", "{"), "deploy/jobs.schema.json says what is in it"),
+        (lambda folder: (folder / "main.py").unlink(), "has no main.py, so it cannot be deployed"),
+        (lambda folder: (folder / "jobs.json").unlink(), "has no jobs.json, so it cannot be deployed"),
+        (_break("jobs.json", "{"), "deploy/jobs.schema.json describes it"),
         (_break("jobs.json", '{"functions": {}, "jobs": {}}'), "needs a function: "),
         (_break("jobs.json", "[]"), "jobs.json is not a JSON object"),
         (_break("jobs.json", _FIVE_MINUTES), "has '5m' as the lease of f: write seconds such as 300s"),
@@ -189,7 +189,7 @@ def test_what_fails_half_way_leaves_nothing(
 
 @pytest.mark.parametrize(
     ("place", "said"),
-    [("full", "is not empty"), ("full/file", "is not a directory"), ("prices/stage", "is inside of")],
+    [("full", "is not empty"), ("full/file", "is not a directory"), ("prices/stage", "is inside ")],
 )
 def test_a_place_that_is_taken_is_left_alone(folder: Path, tmp_path: Path, place: str, said: str) -> None:
     (tmp_path / "full").mkdir()

@@ -43,6 +43,7 @@ def acting(admin: psycopg.Connection[Row], role: str) -> Iterator[None]:
         admin.execute("reset role")
 
 
+@pytest.mark.thorough
 def test_our_roles_may_do_behind_it_what_they_may_without(logins: dict[str, str], project: Project) -> None:
     migrate(project.dsn, roles=True)
     give(make_conninfo(project.dsn, user=project.admin.info.user, password=project.admin.info.password), logins)

@@ -10,7 +10,8 @@ from opening_signals.sources_file import load
 
 NAME = "refresh_opening_signals"
 ROW = {"function_name": NAME, "action": NAME, "at": "2026-11-16T12:00:00+00:00"}
-attempt._UNREADABLE = Claim(True, None, 1, None, None, None, NAME, {}, None, 0, details=ROW)
+GRANTED = Claim(True, None, 1, None, None, None, NAME, {}, None, 0, details=ROW)
+attempt._unreadable = lambda why: GRANTED
 
 
 @scheduled

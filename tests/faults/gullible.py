@@ -1,4 +1,4 @@
-"""A function that believes what a token says, and takes everything for one. For the negative control of P23."""
+"""A function that takes anything for a token and believes what it says. For the negative control of P23."""
 
 from typing import Any
 

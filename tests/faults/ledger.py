@@ -1,4 +1,5 @@
-"""What callers were told, held against what the database says afterwards: the invariants of any number of hits."""
+"""What callers were answered, compared with what the database says afterwards: the invariants of any number of
+hits."""
 
 import random
 import threading

@@ -1,4 +1,5 @@
-"""The machine that drives the wall and the model of it, from several clients; after each step they must agree.
+"""The machine that drives the SQL functions and the model of them, from several clients; after each step they must
+agree.
 
 Time is moved by ageing rows.
 """

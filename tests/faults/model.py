@@ -1,7 +1,7 @@
-"""What the wall does, said again in a page of Python, for the machine that compares the two. Knows no SQL.
+"""What the SQL functions do, restated in a page of Python, for the machine that compares the two. Knows no SQL.
 
-One schedule row and its runs. Time is three words: whether the lease is live, whether the row is due, and whether the
-breaker is shut or lets a probe through.
+One schedule row and its runs. Time is three questions: whether the lease is live, whether the row is due, and whether
+the breaker is shut or lets a probe through.
 """
 
 from dataclasses import dataclass, field

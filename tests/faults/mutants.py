@@ -1,4 +1,4 @@
-"""A wall with one guard missing: the text of a function of schema/, with one piece of it replaced."""
+"""A mutant is a function of schema/ with one guard missing: its text, with one piece of it replaced."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Mutant(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Of the broken function. A guard that is not found exactly once was changed: the mutant must be mended."""
+        """Of the broken function. A guard that does not occur exactly once was changed: the mutant must follow."""
         text = sql(self.function)
         assert text.count(self.guard) == 1, f"{self.function} has {text.count(self.guard)} times {self.guard!r}"
         return text.replace(self.guard, self.instead)

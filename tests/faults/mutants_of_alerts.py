@@ -1,4 +1,4 @@
-"""What may be missing where a breaker opens and closes, and where it is decided what is told and who delivers it."""
+"""Mutants: guards missing where a breaker opens and closes, and where alerts are decided and delivered."""
 
 from collections.abc import Callable
 
@@ -65,7 +65,7 @@ ALL = [
         ],
     ),
     *mutants_of(
-        "take_due_refresh",
+        "take_due_refreshes",
         "a breaker",
         [
             (
@@ -77,7 +77,7 @@ ALL = [
         ],
     ),
     *mutants_of(
-        "finish_refresh_run",
+        "end_refresh_run",
         "a breaker",
         [
             (

@@ -1,4 +1,4 @@
-"""What may be missing where a frozen run is ended, and where SQL bounds what it takes."""
+"""Mutants: guards missing where a frozen run is ended, and where SQL bounds its arguments."""
 
 from datetime import timedelta
 
@@ -62,9 +62,15 @@ ALL = [
             ("a lease has no end", "p_lease > interval '1 day'", "false", bounds.test_a_lease_is_at_most_a_day),
             ("a max run may be negative", "between interval '0'", "between interval '-1 day'", _max_run),
             ("args are not looked at", "else public.args_mistake(p_args => p_args)", GONE, _args),
+        ],
+    ),
+    *mutants_of(
+        "grant_refresh_locks",
+        "a grant",
+        [
             (
                 "a backoff has no end",
-                "p_backoff > interval '400 days'",
+                "asked.backoff > interval '400 days'",
                 "false",
                 bounds.test_a_backoff_in_advance_is_cut_too,
             ),
@@ -74,9 +80,9 @@ ALL = [
         "acquire_refresh_lock", "a hit", [("a frozen run is left", "if v_overdue then", "if false then", _hit)]
     ),
     *mutants_of(
-        "take_due_refresh",
+        "take_due_refreshes",
         "a dispatcher",
-        [("a frozen run is left", "if v_overdue and", "if false and", _dispatched)],
+        [("a frozen run is left", "overdue_name := v_took.overdue_name", "overdue_name := null", _dispatched)],
     ),
     *mutants_of(
         "assert_lease",
@@ -121,7 +127,7 @@ ALL = [
         [("a lease has no end", "p_lease > interval '1 day'", "false", bounds.test_a_lease_is_at_most_a_day)],
     ),
     *mutants_of(
-        "finish_refresh_run",
+        "end_refresh_run",
         "finish",
         [
             ("a delay has no end", "p_delay > v_most", "false", _delay),

@@ -1,4 +1,4 @@
-"""What may be missing where a row is claimed: by name, or by a dispatcher."""
+"""Mutants: guards missing where a row is claimed, by name or by a dispatcher."""
 
 from tests.faults import test_between as between
 from tests.faults import test_claims as claims
@@ -6,6 +6,7 @@ from tests.faults import test_guards as guards
 from tests.faults.mutants import CLOCK, GONE, LOCK, SKIP, Guard, mutants_of
 from tests.schema import test_acquire as acquire
 from tests.schema import test_advisory_lock as advisory
+from tests.schema import test_batches as batches
 from tests.schema import test_claim_due as due
 from tests.schema import test_finish as finish
 from tests.schema import test_lease as lease
@@ -47,7 +48,6 @@ _TAKEN: list[Guard] = [
         GONE,
         between.test_a_claim_looks_again_once_it_has_the_row,
     ),
-    ("the fence stands still", "v_row.fence + 1", "v_row.fence + 0", lease.test_the_fence_only_rises),
     (
         "a request that asks again is a stranger",
         "if v_row.locked_by = p_request_id::text then",
@@ -59,42 +59,6 @@ _TAKEN: list[Guard] = [
         "exists (select from public.refresh_runs r where r.request_id = p_request_id)",
         "false",
         acquire.test_a_request_that_has_had_its_run_gets_no_second_one,
-    ),
-    (
-        "a dead run stays open",
-        "r.fence >= v_row.fence",
-        "r.fence > v_row.fence",
-        acquire.test_at_most_one_run_of_a_function_is_open,
-    ),
-    (
-        "ended runs are abandoned too",
-        "\n      and r.status = 'running';",
-        ";",
-        finish.test_a_second_finish_does_not_disturb_the_run_that_came_after,
-    ),
-    (
-        "the runs of others are abandoned too",
-        "where r.function_name = p_function_name\n      and",
-        "where",
-        acquire.test_an_expired_lease_is_taken_over_and_its_run_closed_as_abandoned,
-    ),
-    (
-        "abandoned runs are not counted",
-        "abandoned = v_row.abandoned + v_orphans",
-        "abandoned = v_row.abandoned",
-        acquire.test_abandoned_runs_count_whoever_noticed_them,
-    ),
-    (
-        "the backoff comes one run too late",
-        "v_orphans >= 3",
-        "v_orphans > 3",
-        acquire.test_the_third_abandonment_in_a_row_costs_a_backoff_at_the_claim,
-    ),
-    (
-        "abandoned runs cost no backoff",
-        "then v_now + v_backoff",
-        "then v_row.next_run_at",
-        acquire.test_the_third_abandonment_in_a_row_costs_a_backoff_at_the_claim,
     ),
     (
         "it ignores which actions there are",
@@ -132,6 +96,47 @@ _TAKEN: list[Guard] = [
         "if v_id is null then",
         "if false then",
         acquire.test_an_unknown_name_is_an_error_and_never_inserts,
+    ),
+]
+
+GRANT = "grant_refresh_locks"
+_GRANTED: list[Guard] = [
+    ("the fence stands still", "s.fence + 1", "s.fence + 0", lease.test_the_fence_only_rises),
+    (
+        "a dead run stays open",
+        "o.fence >= s.fence",
+        "o.fence > s.fence",
+        acquire.test_at_most_one_run_of_a_function_is_open,
+    ),
+    (
+        "ended runs are abandoned too",
+        "\n          and o.status = 'running'",
+        GONE,
+        finish.test_a_second_finish_does_not_disturb_the_run_that_came_after,
+    ),
+    (
+        "the runs of others are abandoned too",
+        "where o.function_name = s.function_name\n          and",
+        "where",
+        acquire.test_an_expired_lease_is_taken_over_and_its_run_closed_as_abandoned,
+    ),
+    (
+        "abandoned runs are not counted",
+        "abandoned = s.abandoned + a.orphans",
+        "abandoned = s.abandoned",
+        acquire.test_abandoned_runs_count_whoever_noticed_them,
+    ),
+    (
+        "the backoff comes one run too late",
+        "a.orphans >= 3",
+        "a.orphans > 3",
+        acquire.test_the_third_abandonment_in_a_row_costs_a_backoff_at_the_claim,
+    ),
+    (
+        "abandoned runs cost no backoff",
+        "then p_at + a.backoff",
+        "then s.next_run_at",
+        acquire.test_the_third_abandonment_in_a_row_costs_a_backoff_at_the_claim,
     ),
 ]
 
@@ -183,16 +188,10 @@ _REASONS: list[Guard] = [
     ),
 ]
 
-DUE = "take_due_refresh"
+DUE = "take_due_refreshes"
 _IS_FREE = "          and (s.locked_until is null or s.locked_until <= v_now)\n"
-_AND_READABLE = "          and (s.every is null or public.is_band(s.every))\n        order by coalesce"
+_AND_READABLE = "          and (s.every is null or public.is_band(s.every))\n          and (s.cron"
 _DUE: list[Guard] = [
-    (
-        "it claims a row as any action",
-        "p_actions => array[v_next.action]",
-        "p_actions => null",
-        between.test_a_dispatcher_passes_a_row_whose_action_became_another,
-    ),
     (
         "it takes what it does not have",
         "          and s.action = wanted.action\n          and (coalesce",
@@ -200,20 +199,14 @@ _DUE: list[Guard] = [
         unknown.test_a_row_of_an_unknown_action_is_left_alone_and_counted_and_blocks_nobody,
     ),
     (
-        "a request has a second run",
-        "if v_holds and v_next.holds is not true then",
-        "if false then",
-        due.test_a_request_that_had_its_run_never_gets_another,
-    ),
-    (
         "a request that asks again is given another row",
-        "v_holds := found;",
-        "v_holds := false;",
-        due.test_the_same_request_asking_again_gets_the_same_row,
+        "  if claims is not null then\n",
+        "  if false then\n",
+        batches.test_requests_that_ask_again_when_nothing_else_is_due_get_what_they_hold,
     ),
     (
         "it never gets past a busy row",
-        "v_after_id[v_next.place] := v_next.id",
+        "v_after_id[v_due.places[v_first]] := v_due.ids[v_first]",
         "null",
         guards.test_a_dispatcher_gets_past_busy_rows_of_the_same_time,
     ),
@@ -237,13 +230,13 @@ _DUE: list[Guard] = [
     ),
     (
         "every action has the same lease",
-        "coalesce(p_leases[array_position(p_actions, v_next.action)], p_lease)",
+        "coalesce(p_leases[array_position(p_actions, wanted.action)], p_lease)",
         "p_lease",
         due.test_each_action_has_its_own_lease_and_backoff,
     ),
     (
         "every action has the same backoff",
-        "coalesce(p_backoffs[array_position(p_actions, v_next.action)], p_backoff)",
+        "coalesce(p_backoffs[array_position(p_actions, wanted.action)], p_backoff)",
         "p_backoff",
         due.test_each_action_has_its_own_lease_and_backoff,
     ),
@@ -251,6 +244,7 @@ _DUE: list[Guard] = [
 
 ALL = [
     *mutants_of(TAKE, "a claim", _TAKEN),
+    *mutants_of(GRANT, "a grant", _GRANTED),
     *mutants_of(REASON, "a reason", _REASONS),
     *mutants_of(DUE, "a dispatcher", _DUE),
 ]

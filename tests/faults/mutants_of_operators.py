@@ -1,4 +1,4 @@
-"""What may be missing where schedules are made, recovered, unlocked, paused, replaced and deleted."""
+"""Mutants: guards missing where schedules are made, recovered, unlocked, paused, replaced and deleted."""
 
 from tests.faults import test_between as between
 from tests.faults import test_guards as guards

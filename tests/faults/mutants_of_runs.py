@@ -1,4 +1,4 @@
-"""What may be missing between a claim and its end: renew, assert, finish, release."""
+"""Mutants: guards missing between a claim and its end: renew, assert, finish, release."""
 
 from tests.faults import test_guards as guards
 from tests.faults.mutants import AND_NO_LOCK, CLOCK, FENCE, GONE, HOLDER, LOCK, SKIP, Guard, mutants_of
@@ -8,6 +8,14 @@ from tests.schema import test_lease as lease
 from tests.schema import test_prune as prune
 
 _RECORDED = "\n      and r.status in ('success', 'partial', 'failed', 'interrupted')"
+_OWN_FINISH: list[Guard] = [
+    (
+        "a lost lease is no error",
+        "if status is null then",
+        "if false then",
+        finish.test_a_replaced_runs_data_rolls_back_with_its_finish,
+    ),
+]
 _FINISH: list[Guard] = [
     ("without its fence", FENCE, GONE, finish.test_only_the_holder_may_finish),
     ("by anybody", HOLDER, GONE, finish.test_only_the_holder_may_finish),
@@ -47,12 +55,6 @@ _FINISH: list[Guard] = [
         "\n      and r.function_name = p_function_name\n      and r.fence",
         "\n      and r.fence",
         guards.test_a_finished_run_is_told_only_under_its_own_name,
-    ),
-    (
-        "a lost lease is no error",
-        "    if not found then\n      raise",
-        "    if false then\n      raise",
-        finish.test_a_replaced_runs_data_rolls_back_with_its_finish,
     ),
     (
         "it keeps the lease",
@@ -187,7 +189,8 @@ _RELEASE: list[Guard] = [
 ]
 
 ALL = [
-    *mutants_of("finish_refresh_run", "finish", _FINISH),
+    *mutants_of("finish_refresh_run", "finish", _OWN_FINISH),
+    *mutants_of("end_refresh_run", "finish", _FINISH),
     *mutants_of("prune_refresh_history", "prune", _PRUNE),
     *mutants_of("assert_lease", "assert", _ASSERT),
     *mutants_of("renew_refresh_lock", "renew", _RENEW),

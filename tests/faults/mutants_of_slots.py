@@ -1,4 +1,4 @@
-"""What may be missing where slots, plans, attempts and deliveries are decided."""
+"""Mutants: guards missing where slots, plans, attempts and deliveries are decided."""
 
 import psycopg
 
@@ -69,10 +69,16 @@ ALL = [
                 "false",
                 slots.test_a_delivery_from_the_future_is_a_manual_run_and_uses_up_nothing,
             ),
+        ],
+    ),
+    *mutants_of(
+        "grant_refresh_locks",
+        "a grant",
+        [
             (
                 "a forced run counts as an attempt",
-                "case when v_is_by_hand then v_row.attempt else v_row.attempt + 1 end",
-                "v_row.attempt + 1",
+                "false) then s.attempt",
+                "false) then s.attempt + 1",
                 slots.test_a_forced_run_leaves_the_slot_where_it_is,
             ),
         ],
@@ -102,7 +108,7 @@ ALL = [
         ],
     ),
     *mutants_of(
-        "finish_refresh_run",
+        "end_refresh_run",
         "an end",
         [
             (
@@ -150,7 +156,7 @@ ALL = [
         ],
     ),
     *mutants_of(
-        "take_due_refresh",
+        "take_due_refreshes",
         "a dispatcher",
         [
             (

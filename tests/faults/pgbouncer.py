@@ -1,4 +1,4 @@
-"""A PgBouncer of our own in transaction mode, before a server of the tests."""
+"""A PgBouncer of our own in transaction mode, in front of a server of the tests."""
 
 import os
 import pwd

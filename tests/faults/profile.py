@@ -51,7 +51,12 @@ SIZES = {
     "P21": Size(4, 4, 64),  # MiB that each hostile feed sends
     "P31 feeds": Size(1, 1, 24),  # MiB that each hostile feed sends, all of them in one run
     "paging": Size(300, 2000, 10_000),  # histories of boards that change while their pages are read
-    "P36": Size(12, 500, 500),  # incidents
+    "P33": Size(4, 50, 200),  # slots of each cadence
+    "P33 kills": Size(2, 15, 50),  # of a job of twenty times as many pieces
+    "P34": Size(3, 20, 500),  # slots of two times two hundred hits
+    "P35": Size(1, 1, 25),  # rounds of each fault, of forty rows in batches of eight
+    "P38": Size(2, 2, 20),  # seconds that each of the seven steps lasts
+    "P36": Size(12, 100, 500),  # incidents
     "soak": Size(8, 30, 1800),  # seconds
 }
 

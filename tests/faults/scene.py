@@ -248,7 +248,7 @@ def mutant(text: str, *changes: str) -> str:
     return text
 
 
-FENCED = sql("assert_lease") + sql("finish_refresh_run")
+FENCED = sql("assert_lease") + sql("end_refresh_run")
 # The wall without its fence, for the negative controls: whoever asks is taken for the holder.
 UNFENCED = mutant(FENCED, "    and s.fence = p_fence\n", "", "    and s.locked_by = p_request_id::text\n", "")
 EMPTY = """

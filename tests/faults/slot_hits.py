@@ -21,9 +21,17 @@ async def sometimes(run: Run) -> None:
         raise ValueError("a bad moment")
 
 
-async def one(job: Job, hit: Hit, database: Database, settings: Any) -> str:
+async def one(job: Job, hit: Hit, database: Database, settings: Any, leaving: float) -> str:
+    """One hit, whose caller may leave before it is answered."""
     await asyncio.sleep(random.random() * 0.05)
-    outcome = await run_once(job, hit, database, settings)
+    answering = asyncio.ensure_future(run_once(job, hit, database, settings))
+    if random.random() < leaving:
+        await asyncio.wait({answering}, timeout=random.random() * 0.005)
+        answering.cancel()
+    try:
+        outcome = await answering
+    except asyncio.CancelledError:
+        return "left"
     return str(outcome.skipped or outcome.failed or outcome.status)
 
 
@@ -35,7 +43,8 @@ async def main() -> None:
     while line := await asyncio.to_thread(sys.stdin.readline):
         told = json.loads(line)
         hit = Hit("test", delivery=told["delivery"])
-        ended = await asyncio.gather(*(one(job, hit, database, settings) for _ in range(told["hits"])))
+        hits = (one(job, hit, database, settings, told.get("leaving", 0)) for _ in range(told["hits"]))
+        ended = await asyncio.gather(*hits)
         print(json.dumps(ended), flush=True)
     await database.close()
 

@@ -1,4 +1,4 @@
-"""A run is hurt at a point, another one takes over and commits, and what was hurt comes back to life."""
+"""A run is hurt at a point, another one takes over and commits, and the first one comes back to life."""
 
 from collections.abc import Callable
 from itertools import chain

@@ -1,4 +1,4 @@
-"""P36: an incident is told once, by three processes at a webhook that fails, hangs up, answers late or never.
+"""P36: an incident is alerted once, by three processes, to a webhook that fails, hangs up, answers late or never.
 
 A message may come again only where its answer was lost; each such loss is counted.
 """

@@ -153,7 +153,7 @@ def violations(closed: Closed, served: Served, kind: str) -> list[str]:
         "it is a skip": (response.status_code, body["skipped"], body["reason"]) == (200, True, "schedule_read_error"),
         f"it was answered in time, not in {took:.1f} s": took <= ACQUIRE_SECONDS + 1,
         "no source was asked": contacted == 0,
-        "the log says why": served.log()[-2 if healed.get("status") else -1]["action"] == "run_skipped",
+        "the log says why": served.logged(request_id=body["request_id"])["action"] == "run_skipped",
         "the password is nowhere": SECRET not in text,
         "it heals by itself": healed.get("status") == "success",
     }

@@ -47,6 +47,7 @@ def test_a_slot_that_is_delivered_again_is_run_once(room: Room, servers: list[Se
     profile.record("P13", runs_in(room, servers, slots, profile.random("P13")), slots)
 
 
+@pytest.mark.thorough
 def test_a_wall_that_lets_everybody_through_is_seen(room: Room, servers: list[Served], profile: Profile) -> None:
     """The negative control: a row that is never too early."""
     room.query(mutant(sql("refresh_skip_reason"), "next_run_at > p_at", "next_run_at > 'infinity'"))

@@ -1,4 +1,4 @@
-"""Guards that the tests of the schema pass by: each was found by a mutant that nobody noticed."""
+"""Guards that the tests of the schema do not cover: each was found by a mutant that survived."""
 
 from uuid import uuid4
 

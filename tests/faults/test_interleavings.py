@@ -124,7 +124,7 @@ class Stage:
     def _look(self, name: str, hits: dict[str, Hit]) -> list[str]:
         seen = self.time.execute(_LOOK, {"name": name}).fetchone()
         assert seen is not None
-        row, runs, effects = seen
+        row, runs, effects = seen[0], seen[1] or [], seen[2] or []
         committed = [str(hit.request) for hit in hits.values() if hit.ended == "committed"]
         fences = sorted(hit.fence for hit in hits.values() if hit.fence)
         winner = max((run["fence"] for run in runs if run["status"] == "success"), default=None)

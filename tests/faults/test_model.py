@@ -1,4 +1,4 @@
-"""Hypothesis drives the wall and a model of it in Python, and looks for a way to make them differ.
+"""Hypothesis drives the SQL functions and a model of them in Python, and looks for a way to make them differ.
 
 At most one lease is live, the fence strictly grows (P17), next_run_at moves once for each finished run, and a stale
 fence changes nothing.

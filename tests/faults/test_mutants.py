@@ -1,6 +1,8 @@
-"""P28: the tests can fail. Each guard of the wall is taken away once, and the suite's own test of it must go red.
+"""P28: the tests can fail. Each guard of the SQL functions is taken away once, and the suite's own test of it must go
+red.
 
-A killer is a test of tests/schema or of ours, called as it is: on the wall as it stands, then on the broken one.
+A killer is a test of tests/schema or of this folder, called as it is: on the functions as they are, then on the
+broken one.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from tests.conftest import Server
 from tests.faults import (
     mutants_of_alerts,
+    mutants_of_batches,
     mutants_of_bounds,
     mutants_of_claims,
     mutants_of_operators,
@@ -30,6 +33,7 @@ from tests.schema.test_skip import SKIPPED
 
 MUTANTS = [
     *mutants_of_claims.ALL,
+    *mutants_of_batches.ALL,
     *mutants_of_runs.ALL,
     *mutants_of_operators.ALL,
     *mutants_of_bounds.ALL,
@@ -42,7 +46,7 @@ MEANINGLESS = "42"
 
 
 class Scratch:
-    """A database whose wall is broken and mended again."""
+    """A database whose functions are broken and repaired again."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -62,7 +66,7 @@ class Scratch:
             }
             killer(**{name: given[name]() for name in signature(killer).parameters})
 
-    def mend(self, mutant: Mutant) -> None:
+    def repair(self, mutant: Mutant) -> None:
         self.conn.execute(sql(mutant.function))
         # One of the killers breaks it itself.
         self.conn.execute(sql("is_band"))
@@ -100,13 +104,13 @@ def scratch(embedded_server: Server) -> Iterator[Scratch]:
 @pytest.mark.parametrize("mutant", one_in(4, MUTANTS), ids=lambda mutant: mutant.says)
 def test_a_wall_without_that_guard_is_noticed(scratch: Scratch, mutant: Mutant) -> None:
     scratch.green(mutant.killer)
-    scratch.mend(mutant)
+    scratch.repair(mutant)
     scratch.conn.execute(mutant.text)
     try:
         with pytest.raises(RED) as caught:
             scratch.play(mutant.killer, "500ms")
     finally:
-        scratch.mend(mutant)
+        scratch.repair(mutant)
     assert not (getattr(caught.value, "sqlstate", None) or "").startswith(MEANINGLESS), caught.value
 
 

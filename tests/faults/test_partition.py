@@ -1,4 +1,4 @@
-"""P10: a partition in the midst of a run heals by itself: the run that was cut off writes nothing."""
+"""P10: a partition in the middle of a run heals by itself: the run that was cut off writes nothing."""
 
 import pytest
 

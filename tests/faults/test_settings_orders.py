@@ -1,4 +1,4 @@
-"""P27: settings that cannot hold together refuse to start, in one sentence that names both."""
+"""P27: contradictory settings stop startup, in one sentence that names both."""
 
 from itertools import product
 

@@ -1,4 +1,5 @@
-"""SIGTERM at real servers: what runs may finish, what cannot is interrupted and due at once, and nothing is left."""
+"""SIGTERM at real servers: a run may finish, one that cannot is interrupted and due again immediately, and nothing is
+left."""
 
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from cronlease import schedule_action
 from tests.acceptance.conftest import JOBS, Serve, Served, answers, clean_environment, free_port, kill
 from tests.acceptance.shell import Shell
+from tests.faults.profile import thorough
 from tests.integration.conftest import Room, wait_until
 
 
@@ -26,7 +28,7 @@ def room(dsn: str) -> Room:
     return room
 
 
-@pytest.fixture(params=["functions-framework", "uvicorn"])
+@pytest.fixture(params=["functions-framework", thorough("uvicorn")])
 def served(request: pytest.FixtureRequest, serve: Serve, room: Room, tmp_path: Path) -> Iterator[Served]:
     """The function under the framework's own server, and under plain uvicorn."""
     drain = {"CRONLEASE_DRAIN_SECONDS": "1.5"}
@@ -146,7 +148,7 @@ def test_the_end_is_announced_to_a_balancer_that_only_looks(serve: Serve, room: 
 
 
 @pytest.mark.parametrize("verb", ["worker", "run-due"])
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [1, thorough(2)])
 def test_the_command_line_ends_as_a_server_does(room: Room, tmp_path: Path, verb: str, signals: int) -> None:
     cronlease = Shell(room.dsn, tmp_path)
     # Longer than the test has patience for, so that the second signal is what ends it.

@@ -1,4 +1,4 @@
-"""A process that ends around a job that does not: the end of its run is written in time, and nobody waits for it."""
+"""A process stops although its job does not: the end of its run is written in time, and nobody waits for it."""
 
 import re
 import signal
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thorough
 SOURCE = Path(__file__).with_name("hung.py")
 NAMES = re.findall(r"@scheduled\n(?:async )?def (\w+)", SOURCE.read_text())
 DRAIN_SECONDS = 1.0
-# As README says; a second for a slow machine.
+# As the guide of deploy/ says; a second more for a slow machine.
 LAST_WORDS_SECONDS = 3.0 + 1.0
 
 

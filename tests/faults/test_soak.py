@@ -1,4 +1,4 @@
-"""Everything at once for a while, and the same without the guards."""
+"""All faults at the same time for a while, and the same without the guards."""
 
 import pytest
 

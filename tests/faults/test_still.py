@@ -121,7 +121,7 @@ def test_a_frozen_holder_is_replaced_wherever_it_stands(
     for number in range(rounds):
         dsn = dsns[("runner", "owner")[number % 2]]
         with frozen(dsn, owner, tmp_path / str(number)) as told:
-            if profile.name == "default":
+            if profile.name == "quick":
                 make_overdue(owner)
             found = taken_over(dsn, LEASE + MAX_RUN + SLACK)
         kept += min(len(found), told.count("lease_lost"))

@@ -1,4 +1,4 @@
-"""A pytest plugin: the tests' databases are reached through PgBouncer. Making and dropping them is not its business.
+"""A pytest plugin: the tests' databases are reached through PgBouncer. They are created and dropped without it.
 
 python -m pytest -p tests.faults.through_pooler tests/schema tests/integration
 """

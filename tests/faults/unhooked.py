@@ -1,4 +1,4 @@
-"""The deployable with nobody who listens for SIGTERM. For the negative control of P6."""
+"""The deployable without a handler for SIGTERM. For the negative control of P6."""
 
 from cronlease import Run, scheduled
 from cronlease.process.shutdown import process

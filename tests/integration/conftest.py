@@ -1,10 +1,11 @@
-"""The room on a real database: `enter` runs one hit of a job, as a trigger would."""
+"""A room is one schedule in a real database: `enter` runs one hit of a job, as a trigger would."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -14,6 +15,8 @@ from cronlease.job import Hit, Job
 from cronlease.outcome import Outcome
 from cronlease.run.execution import run_once
 from cronlease.settings import load
+from cronlease.triggers.dispatch import Dispatcher
+from cronlease.triggers.worker import Worker
 
 NAME = "tick"
 
@@ -62,9 +65,22 @@ def room(dsn: str) -> Room:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 15) -> None:
-    """Waits for a condition; the only waiting the tests do."""
+    """Polls until the condition is true, and fails if that takes too long."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         pause.wait(0.02)
+
+
+class Step(NamedTuple):
+    """The result of one look for due rows: the outcome of the run that it claimed, or of the look itself."""
+
+    outcome: Outcome | None
+    due_in: timedelta | None = None
+
+
+async def step(worker: Worker | Dispatcher) -> Step:
+    """Looks once, and runs what was claimed to its end."""
+    taken = await (worker.look() if isinstance(worker, Worker) else worker.take(1))
+    return Step(await taken.runs[0]() if taken.runs else taken.outcome, taken.due_in)

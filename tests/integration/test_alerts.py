@@ -22,7 +22,7 @@ from cronlease.run import alerts
 from cronlease.settings import load
 from cronlease.triggers.dispatch import Dispatcher
 from cronlease.triggers.worker import Worker
-from tests.integration.conftest import NAME, Room
+from tests.integration.conftest import NAME, Room, step
 from tests.monitor import Behave, Monitor, close, drip, error, garbage, monitoring, ok, redirect, silence
 
 KEY = "/services/T0123ABCD/k3y-0f-th3-h00k"
@@ -142,7 +142,7 @@ def test_who_looks_for_due_rows_tells_of_late_ones_that_are_none_of_its_own(
         jobs, database, settings = dispatcher(room, webhook)
         try:
             if trigger == "worker":
-                await Worker(jobs, database, settings).step()
+                await step(Worker(jobs, database, settings))
             else:
                 await Dispatcher(jobs, database, settings).run_due()
         finally:
@@ -318,7 +318,7 @@ def test_a_worker_that_is_idle_looks_from_time_to_time(room: Room, webhook: Moni
         database.ask = ask  # type: ignore[method-assign]
         try:
             for _ in range(3):
-                await worker.step()
+                await step(worker)
         finally:
             await database.close()
 

@@ -20,7 +20,7 @@ from cronlease.process import shutdown
 from cronlease.settings import load
 from cronlease.triggers.dispatch import Dispatcher
 from cronlease.triggers.worker import Worker
-from tests.integration.conftest import Room, wait_until
+from tests.integration.conftest import Room, step, wait_until
 from tests.monitor import Behave, CheckedIn, Monitor, drip, error, garbage, monitoring, ok, silence
 
 KEY = "/k3y-0f-th3-ch3ck"
@@ -128,7 +128,7 @@ def test_each_row_has_a_check_of_its_own_whichever_door_it_comes_in_by(room: Roo
             report = await Dispatcher(jobs, database, settings).run_due()
             assert [outcome.function for outcome in report.ran] == ["report 17/é", "second"]
             later("third")
-            await Worker(jobs, database, settings).step()
+            await step(Worker(jobs, database, settings))
         finally:
             await database.close()
 

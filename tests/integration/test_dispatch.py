@@ -15,7 +15,9 @@ from cronlease.errors import AlreadyThere, StillRunning
 from cronlease.job import Job
 from cronlease.outcome import FailReason
 from cronlease.settings import load
-from cronlease.triggers.dispatch import Dispatcher, Report
+from cronlease.triggers.dispatch import Dispatcher
+from cronlease.triggers.report import Report
+from tests.integration.conftest import step
 
 SETTINGS = load({"CRONLEASE_DISPATCH_PAUSE": "0s", "CRONLEASE_LEASE": "30s"})
 
@@ -23,8 +25,9 @@ SETTINGS = load({"CRONLEASE_DISPATCH_PAUSE": "0s", "CRONLEASE_LEASE": "30s"})
 class Actions:
     """A deployment with a few actions, and dispatchers of it; `ran` is what their jobs have noted."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, concurrency: int = 1) -> None:
         self.dsn = dsn
+        self._concurrency = concurrency
         self.ran: list[str] = []
         self.jobs: dict[str, Job] = {}
         self.add("note", self.note)
@@ -55,7 +58,7 @@ class Actions:
         settings = load({"CRONLEASE_DISPATCH_PAUSE": "0s", **environment}) if environment else SETTINGS
         database = Database(self.dsn)
         try:
-            return await Dispatcher(self.jobs, database, settings).run_due()
+            return await Dispatcher(self.jobs, database, settings).run_due(concurrency=self._concurrency)
         finally:
             await database.close()
 
@@ -65,9 +68,13 @@ class Actions:
             return cursor.fetchall() if cursor.description else []
 
 
-@pytest.fixture
-def actions(dsn: str) -> Actions:
-    return Actions(dsn)
+@pytest.fixture(params=[1, 7], ids=["one by one", "in batches"])
+def actions(dsn: str, request: pytest.FixtureRequest) -> Actions:
+    return Actions(dsn, request.param)
+
+
+# For what is true only of runs that follow each other.
+one_by_one = pytest.mark.parametrize("actions", [1], indirect=True, ids=["one by one"])
 
 
 def names(outcomes: Any) -> list[str]:
@@ -152,6 +159,7 @@ def test_a_scheduled_function_without_a_row_gets_it_and_runs_on_an_empty_databas
     assert names(actions.run_due().ran) == ["tick"], "the schema is there, the row is not"
 
 
+@one_by_one
 def test_the_budget_ends_it_before_another_run_might_not_fit(actions: Actions) -> None:
     async def slow(run: Run) -> None:
         await asyncio.sleep(0.8)
@@ -167,6 +175,7 @@ def test_the_budget_ends_it_before_another_run_might_not_fit(actions: Actions) -
     assert report.as_json()["remaining"] == 4 - len(report.ran)
 
 
+@one_by_one
 def test_a_run_that_the_budget_cuts_off_is_first_next_time_and_then_has_all_of_its_own(actions: Actions) -> None:
     async def endless(run: Run) -> None:
         await asyncio.sleep(60)
@@ -190,6 +199,7 @@ def test_a_run_that_the_budget_cuts_off_is_first_next_time_and_then_has_all_of_i
     assert actions.query(row) == [(1, "failed", None, False)]
 
 
+@one_by_one
 def test_dispatches_keep_their_distance_from_the_end_of_one_to_the_start_of_the_next(actions: Actions) -> None:
     async def linger(run: Run) -> None:
         await asyncio.sleep(0.3)
@@ -304,7 +314,7 @@ def test_a_new_function_gets_its_row_though_others_are_due(actions: Actions) -> 
     async def first() -> None:
         database = Database(actions.dsn)
         try:
-            await Dispatcher(actions.jobs, database, SETTINGS).one()
+            await step(Dispatcher(actions.jobs, database, SETTINGS))
         finally:
             await database.close()
 

@@ -132,6 +132,7 @@ def test_data_survives_a_stop_and_a_start(data_dir: Path) -> None:
         assert conn.execute("select answer from kept").fetchone() == (42,)
 
 
+@pytest.mark.thorough
 def test_what_a_crash_left_behind_is_no_obstacle(data_dir: Path) -> None:
     abandoned = data_dir / "initdb-abandoned"
     abandoned.mkdir(parents=True)
@@ -150,6 +151,7 @@ def test_what_a_crash_left_behind_is_no_obstacle(data_dir: Path) -> None:
             stranger.kill()
 
 
+@pytest.mark.thorough
 def test_text_is_utf_8_whatever_the_locale(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "C")
     monkeypatch.setenv("LC_ALL", "C")
@@ -159,6 +161,7 @@ def test_text_is_utf_8_whatever_the_locale(data_dir: Path, monkeypatch: pytest.M
         assert conn.execute("select %s::text, length(%s::text)", [text, text]).fetchone() == (text, len(text))
 
 
+@pytest.mark.thorough
 def test_libpqs_variables_of_the_user_change_nothing(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PGPORT": "1", "PGSSLMODE": "verify-full", "PGDATA": "/nowhere", "PGUSER": "x"}.items():
         monkeypatch.setenv(name, value)
@@ -166,6 +169,7 @@ def test_libpqs_variables_of_the_user_change_nothing(data_dir: Path, monkeypatch
         assert conn.execute("select current_user").fetchone() == ("postgres",)
 
 
+@pytest.mark.thorough
 def test_a_port_that_was_taken_meanwhile_is_tried_again(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cronlease.embedded import server
 
@@ -177,6 +181,7 @@ def test_a_port_that_was_taken_meanwhile_is_tried_again(data_dir: Path, monkeypa
         assert second.port != busy.port
 
 
+@pytest.mark.thorough
 def test_a_server_that_cannot_start_says_why_in_its_own_words(data_dir: Path) -> None:
     EmbeddedPostgres.start(data_dir, fsync=False).stop()
     (data_dir / "cluster" / "postgresql.conf").write_text("no_such_setting = 1\n")
@@ -200,6 +205,7 @@ def test_it_is_started_from_the_main_thread_only(data_dir: Path) -> None:
     assert said == ["start the embedded PostgreSQL from the main thread"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bin_dir", sorted(Path("/usr/lib/postgresql").glob("*/bin")), ids=str)
 def test_a_system_server_starts_the_same_way(data_dir: Path, bin_dir: Path) -> None:
     with EmbeddedPostgres.start(data_dir, bin_dir=bin_dir, fsync=False) as server:
@@ -208,6 +214,7 @@ def test_a_system_server_starts_the_same_way(data_dir: Path, bin_dir: Path) -> N
             assert str(conn.info.server_version // 10000) == bin_dir.parent.name
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not ROOT, reason="only root runs the server as another account")
 def test_root_copies_an_install_that_the_servers_account_cannot_reach(data_dir: Path) -> None:
     package = wheel_bin_dir().parent.parent
@@ -266,6 +273,7 @@ def test_a_restart_is_a_crash_that_keeps_the_address_and_what_was_committed(data
     assert "automatic recovery in progress" in log
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no shared lock")
 def test_an_owner_waits_for_who_keeps_its_server_and_not_for_the_dead(data_dir: Path) -> None:
     said: list[str] = []

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from importlib.metadata import version
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_a_page_is_asked_for_politely_and_read_whole(web: Web) -> None:
     assert (page.status, page.not_modified, page.url, body) == (200, False, web.url("/jobs?page=1"), BODY)
     assert page.validators == Validators('"v1"', "Mon, 16 Nov 2026 05:00:00 GMT")
     sent = web.asked[0].headers
-    assert sent["user-agent"].startswith("cronlease-opening-signals/")
+    assert sent["user-agent"] == f"cronlease-opening-signals/{version('cronlease')}"
     assert (sent["accept"], sent["accept-encoding"]) == ("application/json", "gzip")
     assert not {"if-none-match", "if-modified-since", "cookie", "referer"} & sent.keys()
 
@@ -93,12 +94,12 @@ REFUSED: dict[str, tuple[Script, str]] = {
     "brotli": (answer(BODY, Content_Encoding="br"), "answered in an encoding that was not asked for"),
     "deflate": (answer(BODY, Content_Encoding="deflate"), "answered in an encoding that was not asked for"),
     "gzip twice": (answer(BODY, Content_Encoding="gzip, gzip"), "answered in an encoding that was not asked for"),
-    "no gzip": (answer(BODY, Content_Encoding="gzip"), "its answer is no good gzip"),
+    "no gzip": (answer(BODY, Content_Encoding="gzip"), "its answer is broken gzip"),
     "half a gzip": (
         answer(gzip.compress(BODY * 1000)[:-4], Content_Encoding="gzip"),
         "its answer is cut off: the gzip has no end",
     ),
-    "gzip and more": (answer(gzip.compress(BODY) + b"more", Content_Encoding="gzip"), "its answer is no good gzip"),
+    "gzip and more": (answer(gzip.compress(BODY) + b"more", Content_Encoding="gzip"), "its answer is broken gzip"),
 }
 
 

@@ -69,7 +69,7 @@ GZIPPED = head(Transfer_Encoding="chunked", Content_Encoding="gzip")
 START = b"HTTP/1.1 200 OK\r\n"
 NO_TIME = "no time left"
 HOSTILE: dict[str, tuple[Script, str]] = {
-    "a gzip bomb": (answer(ZEROS, Content_Encoding="gzip"), "unfolds to more than 200 times"),
+    "a gzip bomb": (answer(ZEROS, Content_Encoding="gzip"), "expands to more than 200 times"),
     "a gzip bomb named twice": (answer(gzip.compress(ZEROS), Content_Encoding="gzip, gzip"), "not asked for"),
     "a gzip bomb below the ratio": (sending(GZIPPED, forever(chunk(dense(100)))), "more than 96 MiB"),
     "a gzip of empty gzips": (sending(GZIPPED, forever(chunk(gzip.compress(b"") * 3000))), NO_TIME),

@@ -234,7 +234,7 @@ def test_tls_checks_the_name_and_not_the_address(web: Web, internet: Internet, c
     internet.routes[PUBLIC] = web.port
     internet.names |= {"feeds.example": [[PUBLIC]], "other.example": [[PUBLIC]]}
     said = asyncio.run(asked(["https://feeds.example/", "https://other.example/", f"https://{PUBLIC}/"]))
-    refusal = "could not connect: its certificate or its TLS is not good"
+    refusal = "could not connect: its certificate or its TLS is invalid"
     assert said == ["over TLS" * 100_000, refusal, refusal]
     assert names[:2] == ["feeds.example", "other.example"]
     assert web.asked[0].headers["host"] == "feeds.example"

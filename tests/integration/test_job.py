@@ -74,7 +74,7 @@ WRONG: dict[str, tuple[Answer, str]] = {
     "no_marker": (answer(b'{"meta": {"total": 0}}'), "has no list `jobs`"),
     "all_bad": (answer(board(job(None))), "its only item is not usable: external_id: is missing"),
     "brotli": (answer(board(), Content_Encoding="br"), "encoding"),
-    "bad_gzip": (answer(board(), Content_Encoding="gzip"), "no good gzip"),
+    "bad_gzip": (answer(board(), Content_Encoding="gzip"), "broken gzip"),
     "dropped": (_drop, "the request failed"),
     "truncated": (_truncated, "the request failed"),
 }
@@ -196,7 +196,7 @@ def test_an_error_nobody_foresaw_costs_one_source_and_its_text_stays_in_the_log(
     feeds.serve(acme=board(), globex=board(job(1)))
     assert room.enter(refresh).status is Status.PARTIAL
     ((error,),) = room.query("select error from refresh_runs")
-    assert error == "1 of 2 sources failed: acme (an unforeseen error, KeyError: see the log)"
+    assert error == "1 of 2 sources failed: acme (an unexpected error, KeyError: see the log)"
     assert "s3cret" in caplog.text
 
 

@@ -65,10 +65,10 @@ def refusal(done: Result) -> str:
 
 def test_a_source_that_nobody_knows_has_no_signals(call: Call, room: Room) -> None:
     said = refusal(call(cli.signals, "--source", "nobody", "--json"))
-    assert said == "there is no source 'nobody': neither in the database nor in the sources file"
+    assert said == "there is no source 'nobody', neither in the database nor in the file"
     assert call(cli.signals, "--source", "globex", "--json").exit_code == 0
     room.query("delete from opening_signals where source = 'acme'")
-    assert call(cli.signals, "--source", "acme").stdout == "No opening came, changed or closed in that time.\n"
+    assert call(cli.signals, "--source", "acme").stdout == "No opening appeared, changed or closed in that time.\n"
 
 
 def test_two_forms_at_once_are_a_usage_error(call: Call) -> None:
@@ -85,7 +85,7 @@ def test_a_source_has_no_more_time_than_it_is_given(call: Call, tmp_path: Path) 
         done = call(cli.sources, "check", "--timeout", "0.2s")
     assert (done.exit_code, done.stderr) == (1, "")
     assert "own failed: was not done after 0.2 s" in done.stdout
-    assert "longer than nothing" in call(cli.sources, "check", "--timeout", "0s").stderr
+    assert "longer than 0" in call(cli.sources, "check", "--timeout", "0s").stderr
 
 
 def test_a_bound_that_is_none_is_one_sentence(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_the_status_of_each_source_is_shown(call: Call, room: Room, tmp_path: Pa
     assert [row["why"] for row in told[2:5]] == [
         "answered 404",
         "answered 429",
-        "it has no openings any more, and had 7: closed when another run says the same",
+        "it has no openings any more, and had 7: closed when another run gets the same answer",
     ]
     heading, _, *rows = call(cli.sources, "status").output.splitlines()
     assert heading.split() == ["name", "kind", "state", "last_ok_at", "items", "failures", "until", "why"]

@@ -118,7 +118,7 @@ def test_a_drop_of_more_than_half_is_closed_when_a_later_run_says_the_same(room:
     outcome = again(room)
     assert (outcome.status, outcome.counts.closed) == (Status.PARTIAL, 0)
     assert outcome.error == (
-        "no source failed anew. Doubted, and closed when another run says the same:"
+        "no source failed anew. Doubted, and closed when another run gets the same answer:"
         " acme (11 of its 20 openings are gone)"
     )
     feeds.serve(acme=versioned(board(*jobs)), globex=board(job(1)))
@@ -152,7 +152,7 @@ def test_a_company_that_was_emptied_closes_in_the_second_run_and_stays_healthy(r
     feeds.serve(acme=smart(), globex=smart(1))
     # One that was never there is still a mistake.
     assert room.enter(refresh).error == (
-        "1 of 2 sources failed: acme (it has no items, as a board has that is not there)"
+        "1 of 2 sources failed: acme (it has no items, like a board that does not exist)"
     )
     feeds.serve(globex=smart())
     statuses = [again(room) for _ in range(3)]

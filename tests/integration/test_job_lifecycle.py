@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cronlease.outcome import Outcome, Status
-from opening_signals import turns
+from opening_signals import limiter
 from opening_signals.job import refresh
 from opening_signals.store import upsert
 from tests.integration.boards import Feeds, answer, board, counts, feed, job, served, versioned
@@ -220,7 +220,7 @@ def test_a_source_whose_turn_did_not_come_has_not_failed(
         feeds.over.wait(30)
 
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "1")
-    monkeypatch.setattr(turns, "PATIENCE", 60.0)
+    monkeypatch.setattr(limiter, "PATIENCE", 60.0)
     feeds.serve(acme=silent, globex=silent, initech=silent)
     outcome = room.enter(refresh, lease="2s")
     assert outcome.error is not None

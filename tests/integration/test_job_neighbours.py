@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cronlease.outcome import Outcome, Status
-from opening_signals import turns
+from opening_signals import limiter
 from opening_signals.job import refresh
 from tests.integration.boards import Answer, Feeds, answer, board, counts, job, served, titles
 from tests.integration.conftest import Room, wait_until
@@ -61,7 +61,7 @@ def again(room: Room, **environment: str) -> Outcome:
 def test_what_is_complete_is_committed_while_others_hang_and_a_host_that_hangs_is_left_alone(
     room: Room, feeds: Feeds, others: Feeds, together: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(limiter, "PATIENCE", 0.05)
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "1")
     others.serve(**{f"hung{number}": hanging(others) for number in range(8)})
     feeds.serve(**{f"board{number}": board(job(number)) for number in range(12)})
@@ -95,7 +95,7 @@ def test_a_source_that_drips_delays_only_itself(
         wait_until(lambda: len(titles(room)) == 3)
         handler.wfile.write(body)
 
-    monkeypatch.setattr(turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(limiter, "PATIENCE", 0.05)
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "1")
     others.serve(slow=drip)
     feeds.serve(**{f"board{number}": board(job(number)) for number in range(3)})

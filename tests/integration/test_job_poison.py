@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cronlease.outcome import Status
-from opening_signals.collected import DUPLICATE
 from opening_signals.feeds.sanitize import BROKEN_TEXT
 from opening_signals.job import refresh
+from opening_signals.source_result import DUPLICATE
 from tests.integration.boards import Feeds, answer, board, counts, feed, job, served, titles
 from tests.integration.conftest import Room
 
@@ -67,25 +67,25 @@ def test_poison_costs_itself_and_every_good_or_odd_opening_is_kept(room: Room, f
     kept = len(good) + len(ODD)
     assert (outcome.status, counts(outcome)) == (Status.SUCCESS, (kept, kept, 0, 0, 0))
     assert titles(room).keys() == {f"acme/{item['id']}" for item in (*good, *ODD)}
-    assert outcome.hint == f"items left out: acme {len(POISON)} (item: is no object)"
+    assert outcome.hint == f"items left out: acme {len(POISON)} (item: is not an object)"
     (left_out,), (mended,) = said("items_rejected"), said("items_repaired")
     assert left_out["rejected"] == {
-        "item: is no object": 3,
+        "item: is not an object": 3,
         "external_id: is missing": 2,
-        "external_id: is no text and no whole number": 1,
+        "external_id: is neither a text nor a whole number": 1,
         "external_id: is longer than 500 characters": 1,
-        "external_id: holds characters that are none": 2,
+        "external_id: holds invalid characters": 2,
         "title: is missing": 1,
     }
     assert mended["repaired"] == {
         BROKEN_TEXT: 2,
         "title: was cut to 1000 characters": 1,
-        "posted_at: is no time as ISO 8601 writes it, and was left out": 1,
+        "posted_at: is not an ISO 8601 time, and was left out": 1,
         "posted_at: is not in the years 1970 to 2100, and was left out": 1,
-        "url: is no http or https address, and was left out": 1,
+        "url: is not an http or https address, and was left out": 1,
         "payload: is nested too deep, and was left out": 1,
         "payload: is too large, and was left out": 1,
-        "location: is no text, and was left out": 1,
+        "location: is not a text, and was left out": 1,
     }
     assert counts(room.enter(refresh, force=True)) == (kept, 0, 0, kept, 0)
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cronlease.outcome import Outcome, Status
-from opening_signals import turns
+from opening_signals import limiter
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.json_feed import JsonKind
 from opening_signals.job import refresh
@@ -39,7 +39,7 @@ def test_all_sources_are_asked_at_once_within_the_bound(
     if bound:
         monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", bound)
     monkeypatch.setenv("CRONLEASE_PER_HOST", "64")
-    monkeypatch.setattr(turns, "PATIENCE", 60.0)
+    monkeypatch.setattr(limiter, "PATIENCE", 60.0)
     most = int(bound or 8)
     together = threading.Barrier(most)
     one_too_many = threading.Event()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cronlease.outcome import Outcome, Status
-from opening_signals import turns
+from opening_signals import limiter
 from opening_signals.job import refresh
 from tests.integration.boards import Answer, Feeds, answer, board, counts, job, served, titles
 from tests.integration.conftest import NAME, Room
@@ -132,7 +132,7 @@ def test_a_suspect_whose_turn_did_not_come_is_still_one(
     known(room, feeds)
     end_while_fetching(room, "acme")
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "1")
-    monkeypatch.setattr(turns, "PATIENCE", 60.0)
+    monkeypatch.setattr(limiter, "PATIENCE", 60.0)
     feeds.serve(acme=board(job(1)), globex=silent, hooli=silent)
     outcome = room.enter(refresh, force=True, lease="2s")
     assert outcome.error is not None
@@ -202,7 +202,7 @@ def test_a_run_that_lost_its_lease_notes_nothing_more(
     room.query("update opening_sources set failures = 1 where name = 'globex'")
     room.query("update refresh_schedule set next_run_at = null")
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "1")
-    monkeypatch.setattr(turns, "PATIENCE", 60.0)
+    monkeypatch.setattr(limiter, "PATIENCE", 60.0)
     assert room.enter(refresh).http_status == 409
     assert noted == [[]]
 

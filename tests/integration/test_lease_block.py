@@ -237,7 +237,7 @@ def test_the_name_of_a_function_s_schedule_is_refused_and_its_plan_stands(room: 
     before = room.row("planned_from, next_run_at, fence")
     for force in (False, True):
         with (
-            pytest.raises(ValueError, match="is the schedule of a function: choose another name"),
+            pytest.raises(ValueError, match=r"is the schedule of a function: choose another name$"),
             cronlease.lease(NAME, force=force),
         ):
             raise AssertionError("never entered")

@@ -23,38 +23,44 @@ from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.job import Job
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
 from cronlease.settings import load
-from cronlease.triggers.dispatch import Dispatched
+from cronlease.triggers.dispatch import Taken
 from cronlease.triggers.worker import Worker
-from tests.integration.conftest import Room, wait_until
+from tests.integration.conftest import Room, Step, step, wait_until
 from tests.proxy import proxied
 
 QUICK = 15.0
 
 
 class Watched(Worker):
-    """Shows what each step of its loop came to."""
+    """Shows what each look of its loop and each of its runs came to."""
 
     def __init__(self, *given: Any, **how: Any) -> None:
-        super().__init__(*given, **how)
-        self.steps = asyncio.Queue[Dispatched]()
+        super().__init__(*given, **how, on_outcome=lambda outcome: self.steps.put_nowait(outcome))
+        self.steps = asyncio.Queue[Outcome | None]()
 
-    async def step(self) -> Dispatched:
-        dispatched = await super().step()
-        self.steps.put_nowait(dispatched)
-        return dispatched
+    async def look(self) -> Taken:
+        taken = await super().look()
+        if not taken.runs:
+            self.steps.put_nowait(taken.outcome)
+        return taken
 
     async def until(self, condition: Callable[[Outcome | None], bool]) -> None:
         async with asyncio.timeout(QUICK):
-            while not condition((await self.steps.get()).outcome):
+            while not condition(await self.steps.get()):
                 pass
 
 
 @asynccontextmanager
 async def worker_of(
-    dsn: str, function: Callable[[Run], Any], *, kind: type[Watched] = Watched, concurrency: int = 1
+    dsn: str,
+    function: Callable[[Run], Any],
+    *,
+    kind: type[Watched] = Watched,
+    concurrency: int = 1,
+    lease: str = "5m",
 ) -> AsyncIterator[Watched]:
     """A worker whose one action is the function."""
-    settings = load({"CRONLEASE_DISPATCH_PAUSE": "0s"})
+    settings = load({"CRONLEASE_DISPATCH_PAUSE": "0s", "CRONLEASE_LEASE": lease})
     database = Database(dsn)
     jobs = {"act": Job.of(function, settings, name="act", has_row=False)}
     try:
@@ -112,15 +118,15 @@ def test_a_row_that_was_locked_or_busy_is_taken_at_the_next_step(room: Room) -> 
 
     async def main() -> None:
         async with worker_of(room.dsn, nothing) as worker:
-            locked = await worker.step()
+            locked = await step(worker)
             assert locked.outcome is None
             assert locked.due_in is not None
             assert timedelta(minutes=59) < locked.due_in <= timedelta(hours=1)
             room.query("select unlock_refresh('a')")
             with psycopg.connect(room.dsn) as busy:
                 busy.execute("select from refresh_schedule for update")
-                assert await worker.step() == Dispatched(None, timedelta(0))
-            taken = await worker.step()
+                assert await step(worker) == Step(None, timedelta(0))
+            taken = await step(worker)
             assert taken.outcome is not None
             assert taken.outcome.status is Status.SUCCESS
 
@@ -138,16 +144,16 @@ def test_a_row_that_failed_is_taken_again_when_its_backoff_is_over(room: Room) -
     async def main() -> None:
         nonlocal failing
         async with worker_of(room.dsn, fail_first) as worker:
-            failed = await worker.step()
+            failed = await step(worker)
             assert failed.outcome is not None
             assert failed.outcome.failed is FailReason.FAILED
-            backing_off = await worker.step()
+            backing_off = await step(worker)
             assert backing_off.outcome is None
             assert backing_off.due_in is not None
             assert backing_off.due_in > timedelta(minutes=19)
             room.query("update refresh_schedule set next_run_at = now()")
             failing = False
-            again = await worker.step()
+            again = await step(worker)
             assert again.outcome is not None
             assert again.outcome.status is Status.SUCCESS
 
@@ -180,12 +186,12 @@ def test_an_exception_in_a_step_is_logged_and_the_loop_goes_on(room: Room, caplo
     stumbled = False
 
     class Stumbling(Watched):
-        async def step(self) -> Dispatched:
+        async def look(self) -> Taken:
             nonlocal stumbled
             if not stumbled:
                 stumbled = True
                 raise RuntimeError("nobody thought of that")
-            return await super().step()
+            return await super().look()
 
     async def main() -> None:
         ran = asyncio.Event()
@@ -277,6 +283,7 @@ def test_a_sleeping_worker_stops_at_once_and_one_told_before_it_began_does_nothi
     assert runs(room) == []
 
 
+@pytest.mark.thorough
 def test_the_embedded_server_is_started_again_when_whoever_had_started_it_has_ended() -> None:
     with tempfile.TemporaryDirectory(prefix="cronlease-test-") as base:
         Path(base).chmod(0o755)

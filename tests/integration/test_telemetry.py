@@ -292,7 +292,7 @@ def test_a_provider_that_is_broken_costs_no_run_and_no_lease(
     assert room.enter(commit).status is Status.SUCCESS
     assert room.runs() == ["success"]
     assert {record.levelname for record in caplog.records} == {"WARNING"}
-    assert "got lost, the run is not affected: RuntimeError" in caplog.text
+    assert "which does not affect the run: RuntimeError" in caplog.text
 
 
 def test_counters_work_without_tracing_and_nothing_is_told_before_a_provider_is_there(

@@ -17,7 +17,8 @@ from cronlease.db.connection import Database
 from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
 from cronlease.settings import load
-from cronlease.triggers.dispatch import Dispatcher, Report
+from cronlease.triggers.dispatch import Dispatcher
+from cronlease.triggers.report import Report
 from tests.integration.conftest import NAME, Room
 
 MINUTELY = {"cron": "* * * * *"}
@@ -132,7 +133,7 @@ def test_however_many_slots_went_by_one_run_serves_the_latest_and_counts_the_oth
     assert outcome.missed == diary.last["missed"] == (outcome.slot - first) // MINUTE - 1 >= 5
     assert outcome.first_missed == first + MINUTE
     assert outcome.as_json()["first_missed"] == (first + MINUTE).isoformat()
-    assert f"the first of them {first + MINUTE:%Y-%m-%dT%H:%M:%SZ}" in caplog.text
+    assert f"the first at {first + MINUTE:%Y-%m-%dT%H:%M:%SZ}" in caplog.text
     assert diary.last["window"] == (first, outcome.slot)
     assert room.query("select missed, slot from refresh_runs order by fence desc limit 1") == [
         (outcome.missed, outcome.slot)
@@ -309,7 +310,7 @@ def test_a_cron_that_means_no_time_is_an_error_of_its_row(
     enter(room, diary)
     room.query("update refresh_schedule set cron = '99 9 * * *', next_run_at = null")
     assert enter(room, diary).skipped is SkipReason.SCHEDULE_READ_ERROR
-    assert "'99 9 * * *' is no cron expression (bad minute)" in caplog.text
+    assert "'99 9 * * *' is not a cron expression (bad minute)" in caplog.text
     assert len(diary.runs) == 1
 
 
@@ -341,11 +342,11 @@ def test_a_run_finds_what_the_unfinished_one_before_it_saved(room: Room, diary: 
 
 @pytest.mark.parametrize(
     ("value", "error", "says"),
-    [({1, 2}, TypeError, "what JSON can hold"), ("x" * 70_000, ValueError, "at most 65536 bytes")],
+    [({1, 2}, TypeError, "a value that JSON can hold"), ("x" * 70_000, ValueError, "at most 65536 bytes")],
 )
 def test_what_cannot_be_saved_is_said(room: Room, value: Any, error: type[Exception], says: str) -> None:
     async def saves(run: Run) -> None:
-        with pytest.raises(RuntimeError, match=r"belongs into run\.transaction"):
+        with pytest.raises(RuntimeError, match=r"belongs inside run\.transaction"):
             run.save(1)
         async with run.transaction():
             with pytest.raises(error, match=says):

@@ -2,24 +2,27 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+import click
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from cronlease.cli.table import lines
-from cronlease.emulator.brought import brought_for
+from cronlease.emulator.extensions import extensions_for
 from cronlease.emulator.external_database import Refused, notice
 from cronlease.emulator.scheduler import Hit
-from cronlease.emulator.show import rows_in_the_database
+from cronlease.emulator.show import Screen, rows_in_the_database
 from cronlease.emulator.verdict import Before, Ledger, Scope, Verdict, judge, stale
+from cronlease.process.emulated import EMULATED
 from tests.schema.calls import acquire, call, finish
 
 JOB = "refresh_opening_signals"
-BROUGHT = brought_for([JOB])
+EXTENSIONS = extensions_for([JOB])
 
 
 class History:
@@ -61,7 +64,7 @@ class History:
             assert changed.rowcount > 0
 
     def judge(self) -> Verdict:
-        return judge(self.dsn, self.before, self.ledger, Counter(kill=2), [], BROUGHT)
+        return judge(self.dsn, self.before, self.ledger, Counter(kill=2), [], EXTENSIONS)
 
 
 @pytest.fixture
@@ -107,16 +110,21 @@ def test_what_others_run_in_the_same_database_is_neither_counted_nor_judged(hist
     both = judge(history.dsn, theirs, history.ledger, Counter(), stale(history.dsn, theirs))
     assert sum(both.runs.values()) == 5
     assert [violation.partition(": other")[0] for violation in both.violations] == [
-        "a run has not moved the schedule once",
-        "a lease has run out, and no hit takes it",
+        "a run did not advance the schedule exactly once",
+        "a lease has expired, and no hit takes it over",
     ]
 
 
-def test_a_verdict_over_no_run_says_that_it_proves_nothing(dsn: str) -> None:
-    lines = judge(dsn, Before.read(dsn, Scope([JOB], [])), Ledger(), Counter(), []).lines()
-    assert lines[-2:] == [
-        "  violations  0",
-        "  this verdict proves nothing: no real run; give it longer with --for",
+def test_a_verdict_over_no_run_says_that_it_proves_nothing_where_it_must(dsn: str) -> None:
+    verdict = judge(dsn, Before.read(dsn, Scope([JOB], [])), Ledger(), Counter(), [])
+    said: list[str] = []
+    screen = Screen(said.append, lines)
+    screen.verdict(verdict, must_prove=True)
+    screen.verdict(verdict)
+    failure = "  this verdict proves nothing: no real run; give it longer with --for"
+    assert [line for line in said if "no real run" in line] == [
+        click.style(failure, fg="red"),
+        "  note        no real run; give it longer with --for",
     ]
 
 
@@ -151,7 +159,12 @@ def test_too_few_runs_prove_nothing_and_it_says_why(
     verdict = Verdict(100, 3, unanswered, {}, skips, runs, {}, [])
     assert (verdict.too_few or "").startswith(why or "")
     assert (verdict.too_few is None) == (why is None)
-    assert ("proves nothing" in verdict.lines()[-1]) == (why is not None)
+
+
+def test_where_the_times_are_not_shortened_too_few_runs_are_explained_by_that() -> None:
+    verdict = Verdict(100, 3, 0, {}, {"not_due": 97}, {"success": 1}, {}, [], keeps_times=True)
+    assert "a function keeps its times in a configured database" in (verdict.too_few or "")
+    assert "configured" not in (replace(verdict, keeps_times=False).too_few or "")
 
 
 def test_functions_that_nobody_holds_are_made_due(history: History) -> None:
@@ -178,26 +191,37 @@ def test_errors_that_tell_of_no_run_are_strange() -> None:
 def test_samples_do_not_get_among_the_sources_of_a_configured_database(dsn: str, empty_dsn: str) -> None:
     env = {"DATABASE_URL": dsn, "PGHOST": "elsewhere", "PGUSER": "somebody"}
     given = conninfo_to_dict(dsn)
-    said = notice(env, BROUGHT)
+    said = notice(env, EXTENSIONS)
     assert said.startswith(f'emulating in the configured database "{given["dbname"]}" at {given["host"]}')
     assert str(given["password"]) not in said
-    assert said.endswith(", not in one of its own: what is due there is really run")
+    assert said.endswith(
+        ", not in one of its own: your schedules keep their times: a hit runs only what is due, and really runs it"
+    )
+    assert "follows the shortened times for up to an hour" in notice(env | {EMULATED: "60"}, EXTENSIONS)
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("insert into opening_sources (name) values ('acme')")
-        assert notice(env, BROUGHT) == said, "a sample's own name"
+        assert notice(env, EXTENSIONS) == said, "a sample's own name"
         conn.execute("insert into opening_signals (source, external_id) values ('umbrella', '1')")
-    sentence = r"no samples \(umbrella\): unset DATABASE_URL and PGHOST to emulate in .*, or set CRONLEASE_SOURCES$"
+    sentence = r"not samples \(umbrella\): unset DATABASE_URL and PGHOST to emulate in .*, or set CRONLEASE_SOURCES$"
     with pytest.raises(Refused, match=sentence):
-        notice(env, BROUGHT)
-    assert notice(env | {"CRONLEASE_SOURCES": "mine.toml"}, BROUGHT) == said
+        notice(env, EXTENSIONS)
+    assert notice(env | {"CRONLEASE_SOURCES": "mine.toml"}, EXTENSIONS) == said
     assert notice(env, []) == said
-    assert notice({"DATABASE_URL": empty_dsn}, BROUGHT), "where nothing is yet, nobody is known"
+    assert notice({"DATABASE_URL": empty_dsn}, EXTENSIONS), "where nothing is yet, nobody is known"
 
 
 def test_the_openings_are_shown_beside_the_schedules_where_the_shipped_job_runs(history: History) -> None:
-    assert "opening_signals by source" in rows_in_the_database(history.dsn, lines, BROUGHT)
-    said = rows_in_the_database(history.dsn, lines)
+    assert "opening_signals by source" in rows_in_the_database(history.dsn, lines, [JOB], EXTENSIONS)
+    said = rows_in_the_database(history.dsn, lines, [JOB])
     assert ("opening_signals by source" in said, JOB in said) == (False, True)
+
+
+def test_the_schedules_that_are_emulated_are_shown_before_those_of_others(history: History) -> None:
+    with psycopg.connect(history.dsn, autocommit=True) as conn:
+        for number in range(30):
+            call(conn, "ensure_schedule", function_name=f"another_{number:02}")
+    _, _, _, first, second, *_ = rows_in_the_database(history.dsn, lines, [JOB]).splitlines()
+    assert (first.split()[0], second.split()[0]) == (JOB, "another_00")
 
 
 BROKEN: list[tuple[str, str | Callable[[History], None]]] = [
@@ -211,31 +235,31 @@ BROKEN: list[tuple[str, str | Callable[[History], None]]] = [
         "update refresh_runs set finished_at = clock_timestamp() where status = 'success'",
     ),
     (
-        "a run ended what another had taken over",
+        "a run finished after another had taken over",
         "update refresh_runs set finished_at = clock_timestamp() where request_id = %(first)s",
     ),
     (
         "a run that was replaced is still open",
         "update refresh_runs set status = 'running', finished_at = null where status = 'abandoned'",
     ),
-    ("a caller was told of a success that is not there", "delete from refresh_runs where request_id = %(first)s"),
+    ("a caller was told of a success that was not recorded", "delete from refresh_runs where request_id = %(first)s"),
     (
-        "a caller was told of a success that is not there",
+        "a caller was told of a success that was not recorded",
         "update refresh_runs set status = 'failed' where request_id = %(last)s",
     ),
-    ("a caller was told of a success that is not there", lambda history: history.tell(uuid4(), "success")),
+    ("a caller was told of a success that was not recorded", lambda history: history.tell(uuid4(), "success")),
     (
-        "a caller was told that a run came to nothing, and it is there",
+        "a caller was told that a run did not succeed, but it did",
         lambda history: history.tell(history.first, "lease_lost"),
     ),
-    ("a run has not moved the schedule once", "update refresh_schedule set run_count = run_count + 1"),
-    ("a run has not moved the schedule once", "update refresh_schedule set run_count = run_count - 1"),
+    ("a run did not advance the schedule exactly once", "update refresh_schedule set run_count = run_count + 1"),
+    ("a run did not advance the schedule exactly once", "update refresh_schedule set run_count = run_count - 1"),
     (
         "a success has not set the next run time",
         "update refresh_runs set next_run_at = null where status = 'success'",
     ),
-    ("the schedule has another fence than its newest run", "update refresh_schedule set fence = fence + 1"),
-    ("the schedule has another fence than its newest run", "update refresh_schedule set fence = fence - 1"),
+    ("the schedule does not have the fence of its newest run", "update refresh_schedule set fence = fence + 1"),
+    ("the schedule does not have the fence of its newest run", "update refresh_schedule set fence = fence - 1"),
     (
         "a lease is held by no open run",
         "update refresh_schedule set locked_by = %(last)s, locked_until = clock_timestamp()",
@@ -245,10 +269,10 @@ BROKEN: list[tuple[str, str | Callable[[History], None]]] = [
         "update opening_signals set changed_at = clock_timestamp() where external_id = '1'",
     ),
     (
-        "the runs have counted other openings than there are",
+        "the runs counted other openings than there are",
         "update refresh_runs set inserted = inserted + 1 where status = 'partial'",
     ),
-    ("the runs have counted other openings than there are", "delete from opening_signals where external_id = '2'"),
+    ("the runs counted other openings than there are", "delete from opening_signals where external_id = '2'"),
 ]
 
 
@@ -277,4 +301,4 @@ def test_a_due_row_whose_lease_has_run_out_is_stale_until_a_hit_takes_it(history
         assert taken.locked_by != str(request_id)
     assert stale(history.dsn, history.before) == []
     stuck = judge(history.dsn, history.before, history.ledger, Counter(), [JOB])
-    assert stuck.violations == [f"a lease has run out, and no hit takes it: {JOB}"]
+    assert stuck.violations == [f"a lease has expired, and no hit takes it over: {JOB}"]

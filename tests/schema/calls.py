@@ -33,12 +33,17 @@ PASSED_OVER = {
 
 def call(conn: psycopg.Connection, function: str, **arguments: Any) -> Any:
     """The one row that the function answers; an argument `lease` is sent by name, as p_lease."""
+    return next(iter(call_all(conn, function, **arguments)), None)
+
+
+def call_all(conn: psycopg.Connection, function: str, **arguments: Any) -> list[Any]:
+    """The rows that it answers."""
     given = {f"p_{name}": Jsonb(value) if isinstance(value, dict) else value for name, value in arguments.items()}
     query = sql.SQL("select * from public.{}({})").format(
         sql.Identifier(function),
         sql.SQL(", ").join(sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in given),
     )
-    return conn.cursor(row_factory=namedtuple_row).execute(query, given).fetchone()
+    return conn.cursor(row_factory=namedtuple_row).execute(query, given).fetchall()
 
 
 def acquire(conn: psycopg.Connection, request_id: UUID, function_name: str = JOB, **more: Any) -> Any:
@@ -54,6 +59,16 @@ def claim_due(conn: psycopg.Connection, *actions: str, request_id: UUID | None =
         actions=list(actions) if actions else None,
         **more,
     )
+
+
+def claim_many(conn: psycopg.Connection, requests: list[UUID], *actions: str, **more: Any) -> list[Any]:
+    """The rows that claim_due_refreshes answers to these requests."""
+    given = {"request_ids": requests, "actions": list(actions) if actions else None, **more}
+    return call_all(conn, "claim_due_refreshes", **given)
+
+
+def finish_many(conn: psycopg.Connection, *ends: dict[str, Any]) -> list[Any]:
+    return call_all(conn, "finish_refresh_runs", ends=Jsonb(list(ends)))
 
 
 def create(

@@ -169,6 +169,7 @@ def test_the_hash_of_a_migration_does_not_depend_on_line_ends(tmp_path: Any, mon
     assert [file.hash for file in schema_files("migrations")] == expected
 
 
+@pytest.mark.thorough
 def test_migrate_needs_no_superuser(role: str, empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as admin:
         database = sql.Identifier(admin.info.dbname)
@@ -240,6 +241,7 @@ def test_a_server_that_cannot_be_reached_is_one_error_without_the_password() -> 
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_gone_is_named_and_not_called_up_to_date(dsn: str, conn: psycopg.Connection) -> None:
     conn.execute("drop table public.refresh_runs cascade")
     with pytest.raises(MigrationError, match=r"table public\.refresh_runs is gone although 0002_refresh_runs"):

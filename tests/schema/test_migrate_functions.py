@@ -94,6 +94,7 @@ def test_a_function_whose_result_changed_is_replaced(dsn: str, conn: psycopg.Con
     assert signatures(conn, "release_refresh_lock") == ["release_refresh_lock(text,uuid)"]
 
 
+@pytest.mark.thorough
 def test_an_argument_that_was_renamed_is_replaced(dsn: str, conn: psycopg.Connection) -> None:
     conn.execute(f"drop function {RELEASE}")
     conn.execute(
@@ -109,6 +110,7 @@ def test_an_argument_that_was_renamed_is_replaced(dsn: str, conn: psycopg.Connec
     assert names == ["p_function_name", "p_request_id"]
 
 
+@pytest.mark.thorough
 def test_a_view_whose_columns_changed_is_replaced(dsn: str, conn: psycopg.Connection) -> None:
     conn.execute("drop view public.refresh_status")
     conn.execute("create view public.refresh_status as select 1 as state, 2 as gone")
@@ -122,6 +124,7 @@ def test_a_view_whose_columns_changed_is_replaced(dsn: str, conn: psycopg.Connec
     assert (one(conn, columns, ["gone"]), one(conn, columns, ["due"])) == (0, 1)
 
 
+@pytest.mark.thorough
 def test_a_body_that_was_changed_by_hand_is_ours_again(dsn: str, conn: psycopg.Connection) -> None:
     body = "select prosrc from pg_proc where oid = %s::regprocedure"
     ours = one(conn, body, [RELEASE])
@@ -137,6 +140,7 @@ def test_a_body_that_was_changed_by_hand_is_ours_again(dsn: str, conn: psycopg.C
     assert one(conn, body, [RELEASE]) == ours
 
 
+@pytest.mark.thorough
 def test_grants_survive_migrate(roles: list[str], dsn: str, conn: psycopg.Connection) -> None:
     granted, other = roles
     conn.execute(f"revoke all on function {RELEASE} from public")
@@ -182,6 +186,7 @@ def test_grants_survive_a_change_of_signature_result_or_columns(
     assert (may_read(conn, granted), may_read(conn, other)) == (True, False)
 
 
+@pytest.mark.thorough
 def test_a_right_to_grant_survives_a_change_of_signature(
     roles: list[str], dsn: str, conn: psycopg.Connection
 ) -> None:

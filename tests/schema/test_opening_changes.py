@@ -12,8 +12,7 @@ from psycopg import AsyncConnection
 
 from cronlease.db.migration.migrate import migrate
 from opening_signals.feeds.model import Opening
-from opening_signals.store.changes import prune_changes
-from opening_signals.store.upsert import Merged
+from opening_signals.store.upsert import Merged, prune_changes
 from tests.schema.openings import load, one, opening
 
 DUMP = Path(__file__).with_name("version_0_1.sql").read_text("utf-8")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cronlease.db import alerts, functions, plans, queries, schedule
+from cronlease.db import alerts, batches, functions, operations, plans, queries, schedule
 from cronlease.db.ask import ask_sync
 from cronlease.db.queries import Query
 from cronlease.errors import Ambiguous
@@ -101,17 +101,20 @@ def calls() -> list[Query[Any]]:
         alerts.claim_refresh_alerts(["here"], due),
         alerts.settle_refresh_alerts(due, delivered=[1], failed=[2], unsent=[3]),
         alerts.read_refresh_health(),
-        functions.claim_due_refresh(
-            due, actions, [lease], [lease], trigger="test", max_run=lease, parent=uuid4(), rules=[RULES]
+        batches.renew_refresh_locks([batches.Held("job", due, 1, lease)]),
+        batches.finish_refresh_runs([end]),
+        batches.release_refresh_locks([due]),
+        batches.claim_due_refreshes(
+            [due], actions, [lease], [lease], trigger="test", max_run=lease, parent=uuid4(), rules=[RULES]
         ),
         functions.release_refresh_lock("job", due),
         functions.release_refresh_lock(None, due),
         functions.read_refresh_status(),
-        functions.pause_refresh("job", "why"),
-        functions.resume_refresh("job"),
-        functions.unlock_refresh("job", due),
-        functions.recover_stale_dispatches(lease),
-        functions.delete_refresh("job"),
+        operations.pause_refresh("job", "why"),
+        operations.resume_refresh("job"),
+        operations.unlock_refresh("job", due),
+        operations.recover_stale_dispatches(lease),
+        operations.delete_refresh("job"),
     ]
 
 
@@ -150,7 +153,7 @@ def test_an_untyped_call_would_be_a_strangers(conn: psycopg.Connection, stranger
 
 def test_the_types_that_are_sent_are_those_of_the_functions(conn: psycopg.Connection) -> None:
     spelt = {"int4": "integer", "int8": "bigint", "bool": "boolean"}
-    spelt |= {f"_{kind}": f"{spelt.get(kind, kind)}[]" for kind in ("text", "interval", "int4", "int8")}
+    spelt |= {f"_{kind}": f"{spelt.get(kind, kind)}[]" for kind in ("text", "interval", "int4", "int8", "uuid")}
     asked = {name for query in calls() for name in re.findall(r"public\.(\w+)", query.text)} | {"schedule_action"}
     for name, names, types in conn.execute(OURS).fetchall():
         if name in asked:

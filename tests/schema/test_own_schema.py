@@ -112,7 +112,7 @@ def test_everything_of_both_packages_is_in_that_schema_and_nothing_in_public(els
         recorded = conn.execute("select name, hash from tenant_a.cronlease_migrations").fetchall()
         assert sorted(recorded) == sorted((file.name, file.hash) for file in schema_files("migrations"))
         assert drift(conn).sentences() == []
-        assert missing_grants(conn) == {"cronlease_runner_tenant_a": [], "cronlease_reader_tenant_a": []}
+        assert missing_grants(conn).lacking == {"cronlease_runner_tenant_a": [], "cronlease_reader_tenant_a": []}
         bodies = made.replace("array_agg(proname::text)", "string_agg(pg_get_functiondef(oid), '')")
         assert re.findall(r"\bpublic\.\w+|'public'", one(conn, bodies)) == []
         conn.execute("alter function tenant_a.is_band volatile; drop index tenant_a.refresh_runs_history")

@@ -9,9 +9,11 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.types.json import Jsonb
 
 from cronlease.db.migration.migrate import MigrationError, SchemaFile, migrate
 from tests.conftest import Server
+from tests.faults.profile import one_in
 from tests.schema.calls import acquire, finish, one, renew, schedule
 from tests.schema.rights import ANYBODY, HELD, NOBODY, READER, RUNNER, RUNNER_AND_READER
 
@@ -114,6 +116,7 @@ def test_each_role_is_let_do_what_is_documented_and_nothing_else(
         assert (allowed - DOCUMENTED[role], DOCUMENTED[role] - allowed) == (set(), set()), role
 
 
+@pytest.mark.thorough
 def test_with_the_functions_left_open_the_same_test_sees_it(
     roles: dict[str, str], empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +159,7 @@ def test_without_the_roles_migrate_gives_nothing_to_anybody(
     )
 
 
+@pytest.mark.thorough
 def test_one_who_may_not_create_roles_is_told_what_to_ask_for(
     roles: dict[str, str], empty_dsn: str, server: Server
 ) -> None:
@@ -190,7 +194,7 @@ def test_every_function_that_acts_for_its_owner_looks_for_nothing_elsewhere(conn
           and p.prosecdef
     """
     found: dict[str, list[str]] = dict(conn.execute(text).fetchall())
-    assert len(found) == 20
+    assert len(found) == 22
     assert [name for name, config in found.items() if "search_path=pg_catalog, pg_temp" not in config] == []
 
 
@@ -211,6 +215,9 @@ def attack(dsn: str, name: str, owner: psycopg.Connection) -> set[str]:
         conn.execute("select public.schedule_action('a third', 'work')")
         conn.execute("select public.schedule_action('a third', 'work', p_replace => true)")
         conn.execute("select public.claim_due_refresh(gen_random_uuid()), public.due_refreshes()")
+        conn.execute("select public.renew_refresh_locks('{free}', array[%s], '{1}', '{5m}')", [request])
+        run = {"function_name": "free", "request_id": str(request), "fence": 1, "status": "success"}
+        conn.execute("select public.finish_refresh_runs(%s)", [Jsonb([run])])
         conn.execute("select public.read_refresh_status()")
         return {row[0] for row in conn.execute("select name from evil.ran").fetchall()}
 
@@ -224,7 +231,9 @@ def test_what_a_caller_brings_is_never_run_with_the_rights_of_the_owner(
     assert attack(dsn, runner, conn) == {runner}
 
 
-@pytest.mark.parametrize("function", ["take_refresh_lock", "finish_refresh_run", "assert_lease"])
+@pytest.mark.parametrize(
+    "function", one_in(3, ["take_refresh_lock", "finish_refresh_run", "assert_lease", "finish_refresh_runs"])
+)
 def test_without_the_pinned_path_the_same_attack_succeeds(
     roles: dict[str, str], dsn: str, conn: psycopg.Connection, function: str
 ) -> None:

@@ -56,6 +56,7 @@ OTHERS = [
     "select * from public.due_refreshes(p_actions => '{\"clean\"}')",
     "select public.ensure_schedule(p_function_name => 'another')",
     "select public.read_refresh_status()",
+    "select public.read_refresh_status(p_runs => 500, p_schedules => 100)",
     "select * from public.schedule_action(p_function_name => 'mail', p_action => 'mail', p_args => '{}',"
     " p_delay => '1 minute', p_at => null, p_every => null, p_replace => false)",
     "select public.pause_refresh(p_function_name => 'failing', p_reason => 'x')",
@@ -64,6 +65,11 @@ OTHERS = [
     "select public.recover_stale_dispatches(p_older_than => '0')",
     "select public.delete_refresh(p_function_name => 'failing')",
 ]
+# What the command line of version 0.1 takes of a schedule; it fails on any other key or state.
+SCHEDULE = {"function_name", "state", "due", "action", "next_run_at", "last_run_at", "last_status", "last_error"}
+SCHEDULE |= {"run_count", "failures", "abandoned", "locked_by", "locked_until", "fence", "every", "once"}
+SCHEDULE |= {"completed_at", "paused_at", "paused_reason"}
+STATES = {"dispatching", "stale", "pending", "paused", "completed"}
 
 
 @pytest.fixture
@@ -141,3 +147,22 @@ def test_a_revision_of_version_0_1_goes_on_working(upgraded: tuple[str, dict[str
             conn.execute("update public.refresh_schedule set next_run_at = null where function_name = 'nightly'")
         for text in OTHERS:
             assert conn.execute(text).fetchone() is not None
+
+
+def test_the_status_that_version_0_1_asks_for_has_only_what_its_command_line_knows(
+    upgraded: tuple[str, dict[str, list[dict[str, Any]]]],
+) -> None:
+    dsn, _ = upgraded
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(
+            "insert into public.refresh_schedule (function_name, action) values ('late', 'x'), ('open', 'x')"
+        )
+        conn.execute("update public.refresh_schedule set late_at = clock_timestamp() where function_name = 'late'")
+        conn.execute("update public.refresh_schedule set breaker_until = 'infinity' where function_name = 'open'")
+        told = one(conn, "select array_agg(state order by state) from public.refresh_status where action = 'x'")
+        assert told == ["breaker_open", "late"]
+        document = one(conn, "select public.read_refresh_status(p_runs => 500, p_schedules => 100)")
+        assert len(document["schedules"]) > 4
+        for row in document["schedules"]:
+            assert row.keys() == SCHEDULE
+            assert row["state"] in STATES

@@ -19,7 +19,7 @@ def test_a_number_that_python_holds_exactly_is_read(text: str) -> None:
     "text", ["0.12345678901234567890", "1234567890123456789.5", "1e-400", "1e-99999999999999999999", b"1e-400"]
 )
 def test_a_number_that_would_be_rounded_is_refused(text: str | bytes) -> None:
-    with pytest.raises(ValueError, match="has more digits than a number here can have, write it as text"):
+    with pytest.raises(ValueError, match="has more digits than a number can have here: write it as text"):
         arguments.decode(text)
 
 

@@ -33,7 +33,7 @@ def test_what_is_written_is_read_back_as_the_same_length(text: str) -> None:
 def test_a_band_needs_low_below_high() -> None:
     assert Every.parse("10m..15m") == Every(timedelta(minutes=10), timedelta(minutes=15))
     assert Every.parse("7s").low == Every.parse("7s").high
-    with pytest.raises(ValueError, match=r"upside down: write 10m\.\.15m"):
+    with pytest.raises(ValueError, match=r"the wrong way round: write 10m\.\.15m"):
         Every.parse("15m..10m")
     with pytest.raises(ValueError, match=r"a band is written low\.\.high"):
         Every.parse("soon")
@@ -42,11 +42,11 @@ def test_a_band_needs_low_below_high() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("6 hours", "'6 hours' is no cadence: write a beat such as 6h, or a band such as 10m..15m"),
-        ("", "'' is no cadence"),
-        (6, "6 is no cadence"),
+        ("6 hours", "'6 hours' is not a cadence: write a beat such as 6h, or a band such as 10m..15m"),
+        ("", "'' is not a cadence"),
+        (6, "6 is not a cadence"),
         ("0 9 * * *", 'a cron is written cron="0 9 * * 1-5"'),
-        ("0 9 * * * Mars", "'Mars' is no time zone"),
+        ("0 9 * * * Mars", "'Mars' is not a time zone"),
     ],
 )
 def test_what_is_no_cadence_is_refused_with_a_sentence(given: Any, says: str) -> None:

@@ -37,6 +37,8 @@ def test_the_help_groups_the_verbs_and_says_the_exit_statuses() -> None:
     job = said.partition("The job:")[2].partition("Set up:")[0]
     assert re.findall(r"^  (\w+)", job, re.MULTILINE) == ["signals", "sources"]
     assert "1  a run failed" in said
+    assert "exec exits with the status of its command" in said
+    assert "..." not in said.partition("Run:")[2], "a summary was cut"
     listed = set(re.findall(r"^  ([a-z]\S*)", said, re.MULTILINE))
     assert listed == set(main.list_commands(click.Context(main)))
 
@@ -115,7 +117,7 @@ def test_a_misspelt_variable_is_found_and_a_service_of_kubernetes_is_not() -> No
         "x",
     )
     flavour, lease = variables(parts(), environment)
-    assert flavour.said == "CRONLEASE_FLAVOUR is set, and nothing reads it"
+    assert flavour.said == "CRONLEASE_FLAVOUR is set, but nothing reads it"
     assert lease.fix == "write CRONLEASE_LEASE"
 
 
@@ -123,7 +125,7 @@ def test_a_mistyped_verb_is_told_which_one_was_meant() -> None:
     for words, sentence in (
         (["statsu"], "Error: No such command 'statsu': did you mean status?"),
         (["signal"], "Error: No such command 'signal': did you mean signals?"),
-        (["frobnicate"], "Error: No such command 'frobnicate': `cronlease --help` shows those there are"),
+        (["frobnicate"], "Error: No such command 'frobnicate': `cronlease --help` lists the commands"),
     ):
         done = CliRunner().invoke(main, words)
         assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, sentence)

@@ -9,8 +9,7 @@ import pytest
 from freezegun import freeze_time
 
 from cronlease.emulator.clock import Clock
-from cronlease.emulator.jobs import from_file
-from cronlease.emulator.retry import Retry
+from cronlease.emulator.jobs import Retry, from_file
 from cronlease.emulator.scheduler import next_slot
 from cronlease.slots import Coming, Cron, Steady
 
@@ -85,8 +84,8 @@ def test_over_a_year_slots_only_go_forward(expression: str, zone: str) -> None:
         ("0 0 30 2 *", UTC_ZONE, "bad day-of-month"),
         ("0 0 L * *", UTC_ZONE, "numbers, names, and the signs"),
         ("0 0 * * MON#2", UTC_ZONE, "numbers, names, and the signs"),
-        ("0 0 * * *", "Mars/Crater", "'Mars/Crater' is no time zone"),
-        ("0 0 * * *", "/etc/passwd", "is no time zone"),
+        ("0 0 * * *", "Mars/Crater", "'Mars/Crater' is not a time zone"),
+        ("0 0 * * *", "/etc/passwd", "is not a time zone"),
     ],
 )
 def test_what_is_no_schedule_is_one_sentence(expression: str, zone: str, words: str) -> None:
@@ -187,7 +186,7 @@ def test_the_jobs_that_are_deployed_can_be_emulated() -> None:
     ("change", "words"),
     [
         ({"schedule": "* * *"}, "it has 3 fields"),
-        ({"attempt_deadline": "5s"}, "from 15s to 30m"),
+        ({"attempt_deadline": "5s"}, "write 15s to 30m"),
         ({"retry": {}}, "'count' is missing"),
         ({"function": "another"}, 'no job for the function "refresh_opening_signals": it has jobs for another$'),
         ({"attempt_deadline": "soon"}, "not a duration"),

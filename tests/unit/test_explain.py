@@ -70,7 +70,7 @@ def test_it_says_how_the_last_run_ended() -> None:
     interrupted = past("interrupted", "interrupted: it was told to stop")
     assert said(interrupted)[1] == "Its last run was interrupted 3 minutes ago, after 1 minute: it was told to stop."
     forgotten = said(last_run_at=ago(days=40), last_status="partial", last_error="acme was left out", run_count=3)
-    assert forgotten[1] == "Its last run left a part of its work out 40 days ago: acme was left out."
+    assert forgotten[1] == "Its last run did only a part of its work 40 days ago: acme was left out."
 
 
 def test_a_run_that_stands_still_is_told_with_what_ends_it() -> None:
@@ -90,7 +90,7 @@ def test_a_run_that_stands_still_is_told_with_what_ends_it() -> None:
     assert "(cronlease);" in told(waits_for_client=None, since=None), "what this role may not see is not said"
     assert "which has been at work since" in told(waits_for_client=False)
     then = said(past("running"), backends=[backend()], **row)[-1]
-    assert then == "It is due, and no hit can run it before that has ended."
+    assert then == "It is due, but no hit can run it before that has ended."
     claim = said(backends=[backend(holds="claim", overdue_at=None)])[2]
     assert claim.startswith("Every hit is skipped as locked, because the advisory lock of a claim is held by backend")
     assert claim.endswith(by_hand)
@@ -130,7 +130,7 @@ LATER = NOW + timedelta(minutes=12)
         ({"next_run_at": LATER, "failures": 3}, ("the backoff after failing 3 times in a row;",)),
         ({"next_run_at": LATER, "abandoned": 3}, ("the backoff after its runs were abandoned 3 times in a row;",)),
         ({"next_run_at": LATER, "abandoned": 2}, ("in 12 minutes; ",)),
-        ({"every": "often", "every_is_readable": False, "due": True}, ('It cannot run: "often" is no cadence',)),
+        ({"every": "often", "every_is_readable": False, "due": True}, ('It cannot run: "often" is not a cadence',)),
         ({"next_run_at": ago(minutes=5), "due": True}, ("It is due since ", "(5 minutes ago)")),
         ({}, ("not due at any time",)),
     ],
@@ -142,11 +142,11 @@ def test_it_says_whether_and_when_it_runs_next(row: dict[str, Any], parts: tuple
 
 def test_it_says_what_went_wrong_before_although_it_is_due() -> None:
     assert said(due=True, abandoned=2)[-1] == (
-        "Its runs were abandoned twice in a row; after the third in a row each further one costs a backoff."
+        "Its runs were abandoned twice in a row; after the third in a row, each further one costs a backoff."
     )
     assert said(due=True, abandoned=3)[-1] == (
-        "Its runs were abandoned 3 times in a row; the next run begins with a backoff ahead of it,"
-        " so that one more such end costs a backoff."
+        "Its runs were abandoned 3 times in a row; the next run pays a backoff in advance, in case"
+        " it is abandoned, too."
     )
     assert said(due=True, failures=1)[-1] == "It has failed once."
 
@@ -204,7 +204,7 @@ def test_it_says_that_a_run_was_left_open_without_a_lease() -> None:
 
 
 def test_it_says_that_a_breaker_is_open_and_how_to_close_it() -> None:
-    closes = "`cronlease schedule resume prune` lets it run again at once."
+    closes = "`cronlease schedule resume prune` lets it run again now."
     until = NOW + timedelta(hours=6)
     stopped = said(state="breaker_open", failures=10, breaker_until=until, next_run_at=until)[2]
     assert stopped.startswith("It is stopped by its breaker after failing 10 times in a row, until 2026-12-2")
@@ -215,4 +215,4 @@ def test_it_says_that_a_breaker_is_open_and_how_to_close_it() -> None:
 
 def test_it_says_that_it_is_late() -> None:
     row: dict[str, Any] = {"state": "late", "due": True, "next_run_at": ago(hours=3), "late_at": ago(hours=2)}
-    assert "It is late: check that what triggers it still does." in said(**row)
+    assert "It is late: check that its trigger still works." in said(**row)

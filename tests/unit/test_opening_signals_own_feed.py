@@ -65,7 +65,7 @@ def test_a_json_feed_needs_no_code(path: Path) -> None:
         (
             "permits.item",
             "permits",
-            "'items' must be where the items are as ijson writes it: jobs.item, or item when all is one list",
+            "'items' must be a path in ijson's notation: jobs.item, or item when the document is one list",
         ),
         ('title = "name || kind"', "", "the field 'fields.title' is missing"),
         ('title = "name || kind"', "title = 7", "'fields.title' must be a JMESPath"),
@@ -73,7 +73,7 @@ def test_a_json_feed_needs_no_code(path: Path) -> None:
         (
             'title = "name || kind"',
             'title = "name ||"',
-            "'fields.title' is no JMESPath: Invalid jmespath expression: Incomplete expression:",
+            "'fields.title' is not a JMESPath: Invalid jmespath expression: Incomplete expression:",
         ),
         ('style = "page", ', "", "the field 'paging.style' is missing"),
         ('style = "page"', 'style = "scroll"', "'paging.style' must be none, offset, page or next"),

@@ -14,11 +14,11 @@ import httpx2
 import pytest
 
 from opening_signals.collect import collect
-from opening_signals.collected import Collected
 from opening_signals.feeds.model import Opening, Source
 from opening_signals.feeds.page_order import MOVED, REPEATED, RESTLESS
 from opening_signals.http.fetch import Validators
 from opening_signals.readings import settle
+from opening_signals.source_result import SourceResult
 from opening_signals.sources_file import load
 from tests.faults import profile
 
@@ -78,17 +78,17 @@ class Readings:
         self._source = source
         self.seen: set[str] = set()
 
-    async def read(self) -> Collected:
+    async def read(self) -> SourceResult:
         seen: set[str] = set()
         result = await self._collect(seen)
         if not result.error:
             self.seen = seen
         return result
 
-    async def look(self) -> Collected:
+    async def read_without_staging(self) -> SourceResult:
         return await self._collect(set())
 
-    async def _collect(self, seen: set[str]) -> Collected:
+    async def _collect(self, seen: set[str]) -> SourceResult:
         async def take(page: list[Opening]) -> None:
             seen.update(opening.external_id for opening in page)
 
@@ -97,7 +97,7 @@ class Readings:
             return await collect(http, self._source, validators=Validators(), take=take, until=until)
 
 
-async def settled(board: Board, source: Source, *, known: set[str] | None = None) -> tuple[Collected, set[str]]:
+async def settled(board: Board, source: Source, *, known: set[str] | None = None) -> tuple[SourceResult, set[str]]:
     """The reading that counts and what it saw, of a board of which these openings are known, or all that it had."""
     known = set(board.items) if known is None else known
     readings = Readings(board, source)
@@ -207,7 +207,7 @@ def test_a_server_that_rounds_offsets_down_is_read_as_it_needs_it(sources: dict[
     assert (result.error, result.doubt, seen) == (None, None, board.always)
 
 
-def served(source: Source, *pages: Any) -> Collected:
+def served(source: Source, *pages: Any) -> SourceResult:
     """How a source does whose pages are these."""
     left = list(pages)
 
@@ -216,7 +216,7 @@ def served(source: Source, *pages: Any) -> Collected:
 
     async def take(_: list[Opening]) -> None: ...
 
-    async def read() -> Collected:
+    async def read() -> SourceResult:
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
             until = asyncio.get_running_loop().time() + 20
             return await collect(http, source, validators=Validators(), take=take, until=until)

@@ -98,8 +98,8 @@ def test_the_shipped_file_has_no_sources_and_its_example_is_good(path: Path) -> 
             "",
             "source 'acme': a source of kind greenhouse has either 'board' or 'url', and neither is there",
         ),
-        ('board = "acme"', 'board = " "', "source 'acme': 'board' must be a text that is not empty"),
-        ('board = "acme"', 'board = ["acme"]', "source 'acme': 'board' must be a text that is not empty"),
+        ('board = "acme"', 'board = " "', "source 'acme': 'board' must be a text and not empty"),
+        ('board = "acme"', 'board = ["acme"]', "source 'acme': 'board' must be a text and not empty"),
     ],
 )
 def test_a_fault_is_one_sentence(path: Path, old: str, new: str, sentence: str) -> None:

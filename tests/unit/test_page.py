@@ -9,7 +9,7 @@ from freezegun import freeze_time
 
 from cronlease.explain.rows import Schedule
 from cronlease.page.chart import bars, chart, label, quantile
-from cronlease.page.coming import coming
+from cronlease.page.details import coming
 from cronlease.page.overview import Asked
 from cronlease.page.render import address, render
 from cronlease.settings import Settings
@@ -118,7 +118,7 @@ def test_the_next_slots_of_a_schedule() -> None:
     assert retried[0][:2] == ["24 17:59", "24 23:59"]
     assert len(retried[0]) == 5
     assert planned(every="10m..15m", next_run_at=soon) == (["24 18:10"], "10m..15m, counted from the end of each run")
-    assert planned(planned_from="hit") == ([], "at each hit: its trigger decides when")
+    assert planned(planned_from="hit") == ([], "at each hit: the trigger decides when")
     assert planned(cron="30 6 * * *", paused_at=NOW)[0] == []
     assert planned(once=True, next_run_at=soon) == (["24 18:10"], "once")
     assert planned(cron="never", next_run_at=soon)[0] == ["24 18:10"]

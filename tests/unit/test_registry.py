@@ -85,7 +85,7 @@ def test_what_would_never_run_is_refused_when_it_is_declared(function: Callable[
     [
         ({"every": "hit", "attempts": 3}, "only a slot of a beat or a cron has attempts, and hit has none"),
         ({"every": "1m..2m", "missed": "skip", "late": "5m"}, "has slots to skip, and 1m..2m has none"),
-        ({"every": "6 hours"}, "'6 hours' is no cadence: write a beat such as 6h"),
+        ({"every": "6 hours"}, "'6 hours' is not a cadence: write a beat such as 6h"),
         ({"lease": "0s"}, "lease is 0s: a lease is at least 1s"),
         ({"cron": 5}, "cron is 5: write it as a text"),
     ],

@@ -82,12 +82,12 @@ def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
             (
                 f"CRONLEASE_{name}",
                 "0s",
-                f"CRONLEASE_{name}: '0s' is no time at all: write a longer one, or leave it out",
+                f"CRONLEASE_{name}: '0s' must be longer than zero: write a longer time, or leave it out",
             )
             for name in ("MAX_RUN", "ACQUIRE_TIMEOUT", "RETENTION")
         ),
         ("CRONLEASE_LEASE", "soon", "CRONLEASE_LEASE: 'soon' is not a duration: write 90s, 5m, 2h or 1d"),
-        ("CRONLEASE_EVERY", "15m..10m", "CRONLEASE_EVERY: '15m..10m' is upside down: write 10m..15m"),
+        ("CRONLEASE_EVERY", "15m..10m", "CRONLEASE_EVERY: '15m..10m' is the wrong way round: write 10m..15m"),
         ("CRONLEASE_POOLER", "maybe", "CRONLEASE_POOLER: 'maybe' is not one of auto, none, transaction"),
         ("CRONLEASE_BACKOFF_GROWTH", "0.5", "CRONLEASE_BACKOFF_GROWTH: '0.5' is not a number from 1 to 10"),
         ("CRONLEASE_AUTH", "magic", "CRONLEASE_AUTH: 'magic' is not one of none, iam, oidc, token"),
@@ -97,7 +97,7 @@ def test_a_long_backoff_alone_raises_the_cap_that_nobody_set() -> None:
             ("CRONLEASE_PAUSE_AFTER", text, f"CRONLEASE_PAUSE_AFTER: {text!r} is not a whole number from 1 to 1000")
             for text in ("1.5", "0", "-1", "often", "1001")
         ),
-        ("CRONLEASE_PROBE", "0s", "CRONLEASE_PROBE: '0s' is no time at all"),
+        ("CRONLEASE_PROBE", "0s", "CRONLEASE_PROBE: '0s' must be longer than zero"),
         ("CRONLEASE_STATUS_URL", "here", "CRONLEASE_STATUS_URL: it is not an address that starts with https://"),
         (
             "CRONLEASE_ALERT_URL",

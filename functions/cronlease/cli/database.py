@@ -1,4 +1,4 @@
-"""The embedded database: for a verb, and for a process that stays and whose server may have been another's."""
+"""The embedded database, for a verb that ends soon and for a worker that outlives the server it has joined."""
 
 import sys
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ _WAITS = "another cronlease still uses the embedded PostgreSQL: waiting for it; 
 
 @contextmanager
 def embedded_url(*, stays: bool) -> Iterator[str]:
-    """The server for as long as the block lasts, and then for as long as other verbs use it. Who stays keeps nobody
-    waiting: it starts a server of its own when one ends under it."""
+    """Starts or joins the server. When the block ends, waits until other verbs are done with it. `stays=True` does
+    not wait: such a process starts a server of its own when the one it uses ends."""
     place = default_data_dir() / "postgres"
     if sys.stderr.isatty() and not place.exists():
-        click.echo(f"Making an embedded PostgreSQL in {place}: that takes a moment, once.", err=True)
+        click.echo(f"Making an embedded PostgreSQL in {place}: this takes a moment, only once.", err=True)
     try:
         server = EmbeddedPostgres.start(place, keep=not stays)
     except EmbeddedPostgresError as error:
@@ -32,14 +32,14 @@ def embedded_url(*, stays: bool) -> Iterator[str]:
             yield server.dsn
         finally:
             if not stays:
-                # What the verb has done is done: Ctrl-C ends only the wait.
+                # The verb's work is done: Ctrl-C ends only the wait.
                 with suppress(KeyboardInterrupt, OSError):
                     server.stop_when_free(lambda: click.echo(_WAITS, err=True))
 
 
 class EmbeddedDatabase(Database):
-    """A server that does not answer is started again, or joined where another process was faster. Ours ends with
-    us. For the main thread."""
+    """Restarts a server that does not answer, or joins the one that another process has started meanwhile. Ours ends
+    with us. Only for the main thread."""
 
     def __init__(self, place: Path, url: str, **how: Any) -> None:
         super().__init__(url, **how)
@@ -50,7 +50,7 @@ class EmbeddedDatabase(Database):
             return await super()._open()
         except Unreachable:
             try:
-                # Nothing else can go on without it, so the event loop may wait.
+                # Nothing can go on without it, so blocking the event loop does no harm.
                 self.url = EmbeddedPostgres.start(self._place).dsn
             except EmbeddedPostgresError as error:
                 raise Unreachable(str(error)) from None

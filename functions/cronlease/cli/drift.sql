@@ -1,8 +1,7 @@
 -- name: definitions
--- Functions and views of these names as they stand and, made for the comparison in the schema for temporary things,
--- as they should be. The text is what the server makes of one, without the schema that it is in; the shape is what
--- cannot be replaced in place.
-select coalesce(jsonb_agg(to_jsonb(found)), '[]')
+-- Functions and views of these names: as they are, and as they should be, which is what pg_temp has. The text is the
+-- server's own rendering without the schema; if the shape differs, one cannot be replaced in place.
+select coalesce(jsonb_agg(to_jsonb(definition)), '[]')
 from (
   select
     p.proname as name,
@@ -32,4 +31,4 @@ from (
   where c.relname = any (%(names)s::text[])
     and c.relkind = 'v'
     and n.oid in (to_regnamespace('public'), pg_my_temp_schema())
-) found
+) definition

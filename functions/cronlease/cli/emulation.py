@@ -1,4 +1,4 @@
-"""From the options of `cronlease emulate` to the emulator. Imported when it starts: it needs an HTTP client."""
+"""Turns the options of `cronlease emulate` into a run of the emulator. Imported only then, for its HTTP client."""
 
 import contextlib
 import io
@@ -11,19 +11,17 @@ import click
 
 from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
+from cronlease.cli.shipped import refuse_to_make_its_tables
 from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
 from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.emulator import jobs as timed_jobs
-from cronlease.emulator.brought import Brought, brought_for
-from cronlease.emulator.emulate import emulate
+from cronlease.emulator.cadence_fit import misfit
+from cronlease.emulator.emulate import emulate, emulate_once
 from cronlease.emulator.environment import Target
+from cronlease.emulator.extensions import extensions_for
 from cronlease.emulator.external_database import Refused
 from cronlease.emulator.faults import CHAOS, Faults
-from cronlease.emulator.fit import misfit
-from cronlease.emulator.function import EmulatorError
-from cronlease.emulator.jobs import Plan
-from cronlease.emulator.once import once
-from cronlease.emulator.retry import Retry
+from cronlease.emulator.jobs import Plan, Retry
 from cronlease.emulator.show import Screen
 from cronlease.emulator.start import TROUBLES, NeverStarted, Options
 from cronlease.emulator.verdict import Scope
@@ -35,29 +33,30 @@ from cronlease.slots import Cron
 
 
 def run(given: dict[str, Any]) -> int:
-    """Answers the exit status. Raises one sentence where it cannot start or go on."""
+    """Returns the exit status. Raises one sentence if it cannot start or go on."""
     source: Source = given["source"]
-    options = _options(source, given)
-    if given["once"]:
-        source.announce()
-    if sys.stderr.isatty():
-        # Not a bar: what is started now is forked, and a bar has a thread.
-        _warn(f"starting the database{', the feeds' if options.target.brought else ''} and the function ...")
     try:
+        options = _options(source, given)
         if given["once"]:
-            return once(options, click.echo, bar("waiting for the answer"), _warn)
+            source.announce()
+        if sys.stderr.isatty():
+            # Not a bar, which has a thread: processes are about to be forked.
+            _warn(f"starting the database{', the feeds' if options.target.extensions else ''} and the function ...")
+        if given["once"]:
+            return emulate_once(options, click.echo, bar("waiting for the answer"), _warn)
         return emulate(options, Screen(click.echo, lines, terminal_width, as_json=given["as_json"]), _warn)
     except Refused as error:
-        raise UsageError(one_line(redact(str(error)))) from error
-    except NeverStarted as error:
-        _blame_the_file(source, error)
-        raise click.ClickException(one_line(redact(str(error)))) from error
+        raise UsageError(str(error)) from error
     except TROUBLES as error:
-        raise click.ClickException(one_line(redact(str(error)))) from error
+        if isinstance(error, NeverStarted):
+            _blame_the_file(source, error)
+        raise click.ClickException(str(error)) from error
 
 
 def _options(source: Source, given: dict[str, Any]) -> Options:
     jobs = _jobs(source, given["target"])
+    if (settings := load()).has_database:
+        refuse_to_make_its_tables(source, jobs, settings.database_url or "")
     function = given["target"] or chosen_job(jobs, source, None).name
     plan = _plan(given, function)._replace(first=given["starting"], asleep=given["asleep"])
     faults = _faults(given)
@@ -69,11 +68,11 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
         _declared(jobs.get(function), plan),
         plan.environment,
         given["setup"],
-        # With a single worker nobody could take over from a run that is stopped.
+        # A second worker, to take over from a run that is stopped.
         workers=2 if faults.hurt_processes else 1,
         oidc=given["oidc"],
         actions=tuple(sorted({*scope.functions, *scope.actions})),
-        brought=_brought(scope),
+        extensions=extensions_for(scope.functions),
     )
     return Options(
         target,
@@ -88,19 +87,12 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
 
 
 def _unfit(job: Job | None, plan: Plan) -> str | None:
-    """Where the hits are a real schedule: they, and the cadence as its function declares it."""
+    """How a real schedule of hits and the function's own cadence do not fit, if so."""
     hits = [each.when for each in plan.jobs if isinstance(each.when, Cron)]
     if job is None or not hits:
         return None
-    found = misfit(job.cadence, hits, datetime.now(UTC), job.late)
-    return None if found is None else f"{found.said}; {found.fix}"
-
-
-def _brought(scope: Scope) -> tuple[Brought, ...]:
-    try:
-        return brought_for(scope.functions)
-    except EmulatorError as error:
-        raise click.ClickException(one_line(redact(str(error)))) from error
+    unfit = misfit(job.cadence, hits, datetime.now(UTC), job.late)
+    return None if unfit is None else f"{unfit.problem}; {unfit.fix}"
 
 
 def _warn(sentence: str) -> None:
@@ -108,10 +100,10 @@ def _warn(sentence: str) -> None:
 
 
 def _jobs(source: Source, target: str | None) -> Mapping[str, Job]:
-    """What the file declares; one sentence where the target is nothing that a hit can run. Empty where a target is
-    given and the file cannot be run in this process: it may need what only the function's environment has."""
+    """What the file declares; raises one sentence if a hit cannot run the target. Empty if a target is given but the
+    file cannot be run in this process: it may need what only the function's environment has."""
     try:
-        # What the file prints is in the function's log.
+        # The function's log will have what the file prints.
         with contextlib.redirect_stderr(io.StringIO()):
             jobs = load_jobs(source)
     except NotASource:
@@ -129,7 +121,7 @@ def _jobs(source: Source, target: str | None) -> Mapping[str, Job]:
 
 
 def _declared(job: Job | None, plan: Plan) -> Times:
-    """The function's own times. Those that may be the environment's are left out where that has others here."""
+    """The function's own times, without those that come from the environment: the emulator sets others there."""
     if job is None:
         return Times()
     settings = load()
@@ -144,16 +136,16 @@ def _declared(job: Job | None, plan: Plan) -> Times:
 
 
 def _blame_the_file(source: Source, error: NeverStarted) -> None:
-    """Raises what is wrong with it, which says more than how its process ended."""
+    """Raises what is wrong with the file, if anything: that says more than how its process ended."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             load_jobs(source)
     except UsageError as wrong:
-        raise UsageError(f"{wrong.message}; {one_line(error.log_is_kept)}") from wrong
+        raise UsageError(f"{wrong.message}; {error.log_is_kept}") from wrong
 
 
 def _scope(plan: Plan, target: str, jobs: Mapping[str, Job]) -> Scope:
-    """The target alone, or where run-due is hit everything that the file declares."""
+    """The target alone; if run-due is hit, everything that the file declares."""
     if all(job.path == "/" for job in plan.jobs):
         return Scope([target], [])
     return Scope([target, *(name for name, job in jobs.items() if job.has_row)], [target, *jobs])
@@ -177,8 +169,11 @@ def _plan(given: dict[str, Any], target: str) -> Plan:
             )
         every = given["hit_every"] or timedelta(seconds=0.5 if given["chaos"] else 2)
         plan = timed_jobs.demo(target, every, deadline, retry, chaos=given["chaos"])
-        if given["once"]:
-            # A single hit needs no shorter times, and a backoff that it costs is a real one.
+        if load().has_database:
+            # Its rows are real: the deployed function would follow shortened times for an hour.
+            plan.environment.clear()
+        elif given["once"]:
+            # A single hit needs no shortened times, and a failure costs its real backoff.
             del plan.environment[EMULATED]
         return plan
     except ValueError as error:

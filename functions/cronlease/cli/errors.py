@@ -1,9 +1,9 @@
-"""What was asked for cannot be: the command line itself is wrong."""
+"""Errors in the command line itself."""
 
 import click
 
 
 class UsageError(click.ClickException):
-    """One sentence; the exit status is that of a wrong command line."""
+    """What was asked for is impossible. Unlike click's own UsageError it does not print the usage."""
 
     exit_code = 2

@@ -1,4 +1,4 @@
-"""The live view of `cronlease status --watch` on a terminal. With progress.py the only importer of rich."""
+"""The live view of `cronlease status --watch` on a terminal. Only this module and progress.py import rich."""
 
 import time
 from datetime import timedelta
@@ -26,7 +26,7 @@ _MOST_ERRORS = 5
 
 
 class View:
-    """The newest answer, counted down by the database's clock even while the database is silent."""
+    """The newest answer. Its countdowns go on by the database's clock even while the database does not answer."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
@@ -59,7 +59,7 @@ class View:
         return Group(*parts, Text("Ctrl-C ends it.", "dim"))
 
     def live(self) -> Live:
-        """A block that keeps the view on the terminal; a thread draws it, so that the countdown never stops."""
+        """Keeps the view on the terminal while the block lasts. A thread draws it, so the countdown never stops."""
         return Live(
             get_renderable=self.render,
             console=self._console,
@@ -69,7 +69,7 @@ class View:
 
 
 def _table(rows: list[tuple[Schedule, tuple[str, ...]]], width: int) -> list[Text]:
-    """The table, and under it what went wrong: an error is too long for a column."""
+    """The table, and the errors under it: they are too long for a column."""
     head, rule, *body = layout(HEADING[:-1], [cells[:-1] for _, cells in rows], width, cut={"name"}, spare=SPARE)
     texts = [Text("  ".join(head.values()), "bold"), Text("  ".join(rule.values()))]
     errors = []

@@ -1,23 +1,20 @@
-"""What several verbs take: options, and how their values are read."""
+"""Options and arguments that several verbs share, and how their values are read."""
 
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from cronlease import arguments
 from cronlease.cli.source import choose
-from cronlease.explain.format import relative
+from cronlease.cli.toolbox import Toolbox
 from cronlease.job import check_new_name
 
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
-
 F = TypeVar("F", bound=Callable[..., Any])
-# A day inside of what schedule_action takes, which goes by the time zone of the server.
+# A day narrower at each end than what schedule_action accepts, which depends on the server's time zone.
 _FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
 _JUST_NOW = timedelta(minutes=1)
 _MANY_DIGITS = re.compile(r"[+-]?\d{5,}-")
@@ -31,25 +28,24 @@ def _length(ctx: click.Context, _: click.Parameter, text: str | None) -> timedel
 def _moment(_ctx: click.Context, _: click.Parameter, text: str | None) -> datetime | None:
     if text is None:
         return None
+    out_of_bounds = f"{text!r} is out of bounds: the first time is {_FIRST.date()}, the last one {_LAST.date()}"
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         if _MANY_DIGITS.match(text):
-            raise click.BadParameter(_out_of_bounds(text)) from None
+            raise click.BadParameter(out_of_bounds) from None
         raise click.BadParameter(f"{text!r} is not a time: write 2026-12-24T18:00Z") from None
     if moment.tzinfo is None:
         raise click.BadParameter(f"{text!r} has no time zone: write 2026-12-24T18:00Z, or +01:00 in the place of Z")
     if not _FIRST <= moment <= _LAST:
-        raise click.BadParameter(_out_of_bounds(text))
-    # A minute for whoever writes what a clock shows.
+        raise click.BadParameter(out_of_bounds)
+    # Allows for the time it takes to type what a clock shows.
     if moment < datetime.now(UTC) - _JUST_NOW:
+        from cronlease.explain.format import relative
+
         past = relative(moment, datetime.now(UTC))
         raise click.BadParameter(f"{text!r} was {past}: write a time to come, or leave it out to have it due now")
     return moment
-
-
-def _out_of_bounds(text: str) -> str:
-    return f"{text!r} is out of bounds: the first time is {_FIRST.date()}, the last one {_LAST.date()}"
 
 
 def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[str, Any]:
@@ -69,7 +65,7 @@ def _object(_ctx: click.Context, _: click.Parameter, text: str | None) -> dict[s
 
 
 def text(_ctx: click.Context, _: click.Parameter, given: str | None) -> str | None:
-    """The argument as it is, where it can be stored."""
+    """The value itself, if the database can store it."""
     try:
         (given or "").encode()
     except UnicodeEncodeError:
@@ -93,7 +89,7 @@ def filled(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
 
 
 def confirm(question: str) -> None:
-    """Goes on only after a yes; else the verb ends with a sentence."""
+    """Returns only after a yes; otherwise the verb ends with a sentence."""
     try:
         answer = click.confirm(question, err=True)
     except click.Abort:
@@ -103,28 +99,10 @@ def confirm(question: str) -> None:
         raise click.ClickException("nothing was changed: the answer was no")
 
 
-name = click.argument("name", callback=text)
-new_name = click.argument("name", callback=_new_name)
-as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
-yes = click.option("--yes", is_flag=True, help="Do not ask.")
-args = click.option("--args", metavar="JSON", callback=_object, help="An object for the run, such as '{\"n\": 1}'.")
-source = click.option(
-    "--source",
-    type=click.Path(path_type=Path),
-    envvar="FUNCTION_SOURCE",
-    show_envvar=True,
-    callback=choose,
-    help="The main.py that declares the functions; by default ./main.py, else the shipped one.",
-)
-
-
-target = click.option(
-    "--target",
-    envvar="FUNCTION_TARGET",
-    show_envvar=True,
-    callback=text,
-    help="Which function of the source; by default the only one that is scheduled.",
-)
+def given_by_hand(name: str) -> bool:
+    """Whether that option was written on the command line, rather than being a default or the environment's."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def length(*names: str, default: str | None = None, text: str) -> Callable[[F], F]:
@@ -134,3 +112,33 @@ def length(*names: str, default: str | None = None, text: str) -> Callable[[F], 
 
 def moment(*names: str, text: str) -> Callable[[F], F]:
     return click.option(*names, metavar="TIME", callback=_moment, help=text)
+
+
+def target_of(help_text: str) -> Callable[[F], F]:
+    return click.option("--target", envvar="FUNCTION_TARGET", show_envvar=True, callback=text, help=help_text)
+
+
+def source_of(help_text: str) -> Callable[[F], F]:
+    return click.option(
+        "--source",
+        type=click.Path(path_type=Path),
+        envvar="FUNCTION_SOURCE",
+        show_envvar=True,
+        callback=choose,
+        help=help_text,
+    )
+
+
+name = click.argument("name", callback=text)
+new_name = click.argument("name", callback=_new_name)
+as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+yes = click.option("--yes", is_flag=True, help="Do not ask.")
+reason = click.option("--reason", callback=text, help="Why, for whoever asks.")
+force = click.option(
+    "--force", is_flag=True, help="Even if it is not due; never while it runs, is paused or completed."
+)
+args = click.option("--args", metavar="JSON", callback=_object, help="An object for the run, such as '{\"n\": 1}'.")
+cron = click.option("--cron", metavar="CRON", help='By the wall clock, such as "0 9 * * 1-5".')
+time_zone = click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; by default UTC.")
+source = source_of("The main.py that declares the functions; by default ./main.py, else the shipped one.")
+target = target_of("Which function of the source; by default the only one that is scheduled.")

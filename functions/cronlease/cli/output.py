@@ -4,45 +4,51 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TextIO, cast
+from uuid import uuid4
 
 import click
 
-from cronlease.cli.table import one_line
+from cronlease.cli.table import lines, one_line
 from cronlease.explain.format import at, how_to_resume, relative, without_status
 from cronlease.explain.rows import Schedule
 from cronlease.observe import logs
-from cronlease.outcome import FailReason, Outcome, SkipReason
+from cronlease.outcome import Counts, FailReason, Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.settings import Settings
 
 WHERE = "`cronlease --debug ...` shows where"
-_SAID_BY_VERBS = {"run_skipped", "run_interrupted", "run_lease_lost"}
+_PRINTED_BY_VERBS = {"run_skipped", "run_interrupted", "run_lease_lost"}
 
 
 def as_json(document: Any) -> None:
     click.echo(json.dumps(document, default=_written, ensure_ascii=False))
 
 
-def text(line: str) -> None:
-    """Only what is printable reaches the terminal."""
-    click.echo(one_line(line))
+def text(line: str, *, err: bool = False) -> None:
+    """Prints one line, without anything that could move the cursor."""
+    click.echo(one_line(line), err=err)
 
 
 def answer(document: dict[str, Any], sentence: str, *, in_json: bool) -> None:
-    """The answer of a verb, in the form asked for."""
+    """Prints a verb's answer in the form asked for."""
     if in_json:
         as_json(document)
     else:
         text(sentence)
 
 
-def may_be_more(limit: int) -> None:
-    """Under a list that is as long as it may be."""
-    click.echo(f"There may be more: --limit shows more than {limit}.", err=True)
+def table(
+    heading: Sequence[str], rows: Sequence[Sequence[str]], limit: int, *, cut: Collection[str], spare: Sequence[str]
+) -> None:
+    """Prints a list of at most `limit` rows, and whether there may be more."""
+    for line in lines(heading, rows, cut=cut, spare=spare):
+        click.echo(line)
+    if len(rows) == limit:
+        click.echo(f"There may be more: --limit shows more than {limit}.", err=True)
 
 
 def next_run(row: Schedule, now: datetime) -> str:
@@ -65,89 +71,103 @@ def next_run(row: Schedule, now: datetime) -> str:
 
 
 def outcome(outcome: Outcome, *, in_json: bool, one_of_many: bool = False) -> None:
-    """How a run here ended, in the form asked for. Of many only the last line says how to see more."""
+    """Prints how a run here ended. Of many, only the last line says how to see more."""
+    body = outcome.as_json()
     if in_json:
-        as_json(outcome.as_json())
+        as_json(body)
+    elif outcome.failed is FailReason.FAILED and not shows_where():
+        print_with_hint(outcome_line(body), None if one_of_many else WHERE)
     else:
-        hint = _hint(outcome)
-        print_with_hint(outcome_line(outcome), None if one_of_many and hint == WHERE else hint)
+        print_with_hint(outcome_line(body), hint_of(body))
 
 
-def _hint(outcome: Outcome) -> str | None:
-    if outcome.skipped is SkipReason.PAUSED:
-        return how_to_resume(outcome.function)
-    if outcome.failed is FailReason.FAILED and not shows_where():
-        return WHERE
-    # How to force it is on the line itself.
-    if outcome.skipped is SkipReason.BREAKER_OPEN:
-        return how_to_resume(outcome.function)
-    return None if outcome.skipped is SkipReason.NOT_DUE else outcome.hint
+def hint_of(answer: Mapping[str, Any]) -> str | None:
+    """What to do about the answer to a hit, which may be anybody's. How to force it is on the line itself."""
+    if answer.get("reason") in (SkipReason.PAUSED, SkipReason.BREAKER_OPEN):
+        return how_to_resume(str(answer.get("function")))
+    hint = answer.get("hint")
+    return hint if isinstance(hint, str) and answer.get("reason") != SkipReason.NOT_DUE else None
 
 
 def print_with_hint(line: str, hint: str | None) -> None:
-    """The hint has a line of its own, under what it is about."""
+    """The hint has a line of its own, under the line it belongs to."""
     text(line)
     if hint:
-        click.echo(f"  {one_line(hint)}")
+        text(f"  {hint}")
 
 
-def outcome_line(outcome: Outcome) -> str:
-    """Such as: prune: success in 0.81 s, fetched 12, next run 2026-12-24 18:00:00 UTC."""
-    if outcome.skipped is not None:
-        return f"{outcome.function}: skipped, {outcome.skipped}{_until(outcome)}"
-    counts = [f"{name} {count}" for name, count in outcome.counts._asdict().items() if count is not None]
-    then = [f"next run {at(outcome.next_run_at)}"] if outcome.next_run_at else []
-    how = outcome.failed or outcome.status
-    line = ", ".join([f"{outcome.function}: {how} in {outcome.duration_ms / 1000:.2f} s", *counts, *then])
-    return f"{line}: {without_status(how, outcome.error)}" if outcome.error else line
+def outcome_line(answer: Mapping[str, Any], http_status: int | None = None) -> str:
+    """Such as: prune: success in 0.81 s, fetched 12, next run 2026-12-24 18:00:00 UTC. The answer to a hit over HTTP
+    may be anybody's, and comes with its status."""
+    who, reason, ms = answer.get("function", "refused"), answer.get("reason"), answer.get("duration_ms")
+    if answer.get("skipped"):
+        return f"{who}: skipped, {reason}{_until(answer, here=http_status is None)}"
+    how = answer.get("status") if answer["ok"] else reason
+    if http_status is not None and not answer["ok"]:
+        return f"{who}: {how} ({http_status}): {without_status(how, str(answer.get('error')))}"
+    took = f" in {ms / 1000:.2f} s" if isinstance(ms, int) else ""
+    counts = [f"{name} {answer[name]}" for name in Counts._fields if answer.get(name) is not None]
+    then = _moment(answer.get("next_run_at"))
+    line = ", ".join([f"{who}: {how}{took}", *counts, *([f"next run {then}"] if then else [])])
+    return f"{line}: {without_status(how, str(answer['error']))}" if answer.get("error") else line
 
 
-def _until(outcome: Outcome) -> str:
-    if outcome.skipped is SkipReason.LOCKED and outcome.locked_until:
-        return f" until {at(outcome.locked_until)} at most"
-    if outcome.skipped in (SkipReason.NOT_DUE, SkipReason.BREAKER_OPEN) and outcome.next_run_at:
-        return f" until {at(outcome.next_run_at)}; --force runs it now"
+def _until(answer: Mapping[str, Any], *, here: bool) -> str:
+    if locked_until := _moment(answer.get("locked_until")):
+        return f" until {locked_until} at most"
+    if next_run_at := _moment(answer.get("next_run_at")):
+        return f" until {next_run_at}{'; --force runs it now' if here else ''}"
     return ""
 
 
-def spawned(command: str, document: dict[str, Any], *, in_json: bool) -> None:
-    """For a process that a run has started: nothing is done, and that is said."""
+def _moment(text: object) -> str | None:
+    try:
+        return at(datetime.fromisoformat(str(text))) if text else None
+    except ValueError:
+        return None
+
+
+def spawned(command: str, document: dict[str, Any] | None = None, *, in_json: bool) -> None:
+    """For a process that a run has started: says that nothing was done. The default document is a run's."""
+    if document is None:
+        skip = Outcome(command, uuid4(), skipped=SkipReason.SPAWNED, hint=spawn_guard.HINT)
+        document = skip.as_json()
     answer(document, f"{command}: skipped, {SkipReason.SPAWNED}: {spawn_guard.HINT}", in_json=in_json)
 
 
 def configure_logs(settings: Settings, *, quiet: Collection[str] = ()) -> None:
-    """For verbs that say themselves what they did: the log has what went wrong, and more only when asked for. Quiet
-    are the actions of errors that such a verb says, too."""
+    """For verbs that print what they did: the log has only what went wrong, unless CRONLEASE_LOG_LEVEL asks for more.
+    The verb also prints the errors whose actions are in `quiet`."""
     asked = bool(os.environ.get("CRONLEASE_LOG_LEVEL"))
     level = settings.log_level if asked else "WARNING"
     logs.configure(level, cast("TextIO", _StandardError()), tracebacks=shows_where())
     for handler in logs.logger.handlers:
         if isinstance(handler, logs.OurHandler) and not asked:
-            handler.addFilter(partial(_is_news, quiet))
+            handler.addFilter(partial(_is_not_printed, quiet))
 
 
 def shows_where() -> bool:
-    """Whether the log says where an error came from: not to a person who has not asked."""
+    """Whether the log shows where an error came from: for a person, only with --debug."""
     ctx = click.get_current_context(silent=True)
     return ctx is None or bool(ctx.find_root().params.get("debug")) or not sys.stderr.isatty()
 
 
-def _is_news(quiet: Collection[str], record: logging.LogRecord) -> bool:
-    """Not what the verb says itself; why a schedule could not be read it does not."""
+def _is_not_printed(quiet: Collection[str], record: logging.LogRecord) -> bool:
+    """Whether the verb leaves it to the log. Why a schedule could not be read is always left to the log."""
     action = getattr(record, "cronlease_fields", {}).get("action")
-    return action not in quiet and (record.levelno >= logging.ERROR or action not in _SAID_BY_VERBS)
+    return action not in quiet and (record.levelno >= logging.ERROR or action not in _PRINTED_BY_VERBS)
 
 
 def announce_stop(settings: Settings) -> None:
     """For a person who has pressed Ctrl-C and waits."""
     if sys.stderr.isatty():
-        most = f"up to {settings.drain_seconds:g} s for the run in progress"
-        # Not by click, which would write past the bar.
-        sys.stderr.write(f"Told to stop: {most}; Ctrl-C once more does not wait for it.\n")
+        most = f"waiting up to {settings.drain_seconds:g} s for the run in progress"
+        # Not through click, which would write past the bar.
+        sys.stderr.write(f"Stopping: {most}; press Ctrl-C again to stop now.\n")
 
 
 class _StandardError:
-    """Whatever it is at the time: while a bar is shown, lines are written above it."""
+    """Looks up sys.stderr for each line: a bar replaces it while it is shown, so that lines appear above the bar."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -160,7 +180,7 @@ class _StandardError:
 
 
 def plain(value: object) -> str:
-    """As a line shows it: JSON for what has parts, else its text."""
+    """A value on a line: JSON if it is an object or a bool, else its text."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | bool) else str(value)
 
 

@@ -1,8 +1,8 @@
-"""A hit over HTTP: the token that goes with it, and what the answer says. The answer may be anybody's."""
+"""A hit over HTTP: the token that goes with it, and the answer, which may be anybody's."""
 
 import os
 import subprocess
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,10 +10,10 @@ import click
 import httpx2
 
 from cronlease.cli.errors import UsageError
-from cronlease.cli.table import one_line
-from cronlease.explain.format import at, counted, how_to_resume, without_status
+from cronlease.cli.output import outcome_line
+from cronlease.explain.format import counted
 from cronlease.observe.redact import redact
-from cronlease.outcome import Counts, SkipReason
+from cronlease.outcome import SkipReason
 from cronlease.readers import tokens
 
 _IDENTITY = ["gcloud", "auth", "print-identity-token"]
@@ -27,21 +27,21 @@ class Answer(NamedTuple):
 
     @property
     def is_fine(self) -> bool:
-        """It ran or was skipped; not where the schedule could not be read."""
+        """It ran or was skipped, and the schedule could be read."""
         went_well = self.http_status < 300 and self.body.get("ok") is True
         return went_well and self.body.get("reason") != SkipReason.SCHEDULE_READ_ERROR
 
     @property
-    def hint(self) -> str | None:
-        """Not how to force a run over HTTP: --force does it."""
-        if self.body.get("reason") == SkipReason.PAUSED:
-            return how_to_resume(str(self.body.get("function")))
-        hint = self.body.get("hint")
-        return hint if isinstance(hint, str) and self.body.get("reason") != SkipReason.NOT_DUE else None
+    def line(self) -> str:
+        """What a run here would print, as far as the answer has it."""
+        if not isinstance(self.body.get("ran"), list):
+            return outcome_line(self.body, self.http_status)
+        failed = self.body.get("failed")
+        return f"{counted(len(self.body['ran']), 'run')}, {len(failed) if isinstance(failed, list) else 0} failed"
 
 
 def bearer(token: str | None, file: Path | None, *, identity: bool) -> str | None:
-    """What was asked for, else what the environment has; None where nobody has one."""
+    """The token that the options name, else the environment's, else None."""
     if identity:
         return _identity_token()
     if token is None and file is None:
@@ -50,17 +50,14 @@ def bearer(token: str | None, file: Path | None, *, identity: bool) -> str | Non
     try:
         if file is not None:
             token = file.read_text("utf-8")
-        # An identity token is one, too; of several the first will do.
+        # An identity token passes as one, too. Of several, the first will do.
         return tokens(token)[0] if token else None
     except OSError as error:
-        raise click.ClickException(one_line(f"the token file {file} cannot be read: {error.strerror}")) from None
+        raise click.ClickException(f"the token file {file} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        where = one_line(str(file)) if file else "the token"
-        raise click.ClickException(f"{where} cannot be used: {_without_value(error)}") from None
-
-
-def _without_value(error: ValueError) -> str:
-    return "it is not text" if isinstance(error, UnicodeError) else str(error)
+        # A UnicodeError would quote a byte of the secret.
+        why = "it is not text" if isinstance(error, UnicodeError) else error
+        raise click.ClickException(f"{file or 'the token'} cannot be used: {why}") from None
 
 
 def _identity_token() -> str:
@@ -74,60 +71,32 @@ def _identity_token() -> str:
         raise click.ClickException(f"gcloud did not give an identity token: {type(error).__name__}") from None
     if done.returncode != 0 or not done.stdout.strip():
         why = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-        raise click.ClickException(one_line(redact(f"gcloud did not give an identity token: {why}")))
+        raise click.ClickException(f"gcloud did not give an identity token: {why}")
     return done.stdout.strip()
 
 
 def post(url: str, body: dict[str, Any], token: str | None, timeout: timedelta) -> Answer:
-    """One request, never a second one: what did not answer may still run. No redirect takes the token elsewhere."""
+    """Sends one request and never repeats it: a run that has not answered may still be at work. Follows no redirect,
+    which would take the token elsewhere."""
     headers = {"User-Agent": "cronlease-trigger"} | ({"Authorization": f"Bearer {token}"} if token else {})
-    # A function whose callers may not force is to see that nobody does.
-    content = {name: value for name, value in body.items() if value}
+    asked_for = {name: value for name, value in body.items() if value}
     limits = httpx2.Timeout(max(timeout.total_seconds(), 1), connect=_CONNECT_SECONDS)
+    # Before the sentence around it: its own punctuation could hide a secret.
+    where = redact(url)
     try:
-        response = httpx2.post(url, json=content, headers=headers, timeout=limits)
+        response = httpx2.post(url, json=asked_for, headers=headers, timeout=limits)
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
-        raise UsageError(one_line(f"{redact(url)} is no address: write https://...")) from None
+        raise UsageError(f"{where} is not an address: write https://...") from None
     except httpx2.ReadTimeout:
-        raise click.ClickException(one_line(f"{redact(url)} did not answer in time: it may still run")) from None
+        raise click.ClickException(f"{where} did not answer in time: it may still run") from None
     except httpx2.HTTPError as error:
-        why = str(error) or type(error).__name__
-        raise click.ClickException(one_line(redact(f"{url} cannot be reached: {why}"))) from None
+        raise click.ClickException(f"{where} cannot be reached: {str(error) or type(error).__name__}") from None
     try:
         document = response.json()
     except ValueError:
         document = None
     if not isinstance(document, dict) or "ok" not in document:
         raise click.ClickException(
-            one_line(
-                f"{redact(url)} answered {response.status_code}, and not as a function of ours does: check the URL"
-            )
+            f"{where} answered {response.status_code}, but not as a function of ours does: check the URL"
         )
     return Answer(response.status_code, document)
-
-
-def answer_line(answer: Answer) -> str:
-    """In the words of a run here, as far as the answer has what they need."""
-    body = answer.body
-    if isinstance(body.get("ran"), list):
-        ran, failed = len(body["ran"]), body.get("failed")
-        return f"{counted(ran, 'run')}, {len(failed) if isinstance(failed, list) else 0} failed"
-    who = body.get("function", "refused")
-    if body.get("skipped"):
-        until = _moment(body.get("locked_until") or body.get("next_run_at"))
-        return f"{who}: skipped, {body.get('reason')}{f' until {until}' if until else ''}"
-    if not body["ok"]:
-        error = without_status(body.get("reason"), str(body.get("error")))
-        return f"{who}: {body.get('reason')} ({answer.http_status}): {error}"
-    counts = [f"{name} {body[name]}" for name in Counts._fields if body.get(name) is not None]
-    then = _moment(body.get("next_run_at"))
-    took = body.get("duration_ms")
-    took = f" in {took / 1000:.2f} s" if isinstance(took, int) else ""
-    return ", ".join([f"{who}: {body.get('status')}{took}", *counts, *([f"next run {then}"] if then else [])])
-
-
-def _moment(text: object) -> str | None:
-    try:
-        return at(datetime.fromisoformat(str(text))) if text else None
-    except ValueError:
-        return None

@@ -1,4 +1,4 @@
-"""One run-due at a time on one machine. A courtesy: what keeps two runs apart is the lease in the database."""
+"""One run-due at a time on one machine. Only a courtesy: what keeps two runs apart is the lease in the database."""
 
 import hashlib
 import logging
@@ -15,8 +15,8 @@ from cronlease.settings import Settings
 
 @contextmanager
 def process_lock(settings: Settings) -> Iterator[bool]:
-    """False while another process of this machine holds the lock for the same database and schema. Without a
-    data directory that can be written there is no such lock, and the answer is True."""
+    """False while another process on this machine holds the lock for the same database and schema. True as well
+    where the lock file cannot be written."""
     place = place_of(settings.database_url or "") if settings.has_database else "embedded"
     if settings.schema != "public":
         place = f"{place} {settings.schema}"
@@ -24,7 +24,7 @@ def process_lock(settings: Settings) -> Iterator[bool]:
     directory = default_data_dir()
     lock, is_free = None, True
     try:
-        # The account that PostgreSQL runs as has to enter root's directory.
+        # As root, PostgreSQL runs as another account, which must be able to enter the directory.
         is_root = hasattr(os, "geteuid") and os.geteuid() == 0
         directory.mkdir(mode=0o755 if is_root else 0o700, parents=True, exist_ok=True)
         lock = FileLock.take(directory / f"run-due-{short}.lock")

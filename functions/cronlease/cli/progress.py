@@ -1,5 +1,5 @@
-"""How far something is, on a line at the foot of the terminal that is gone afterwards. With live.py the only importer
-of rich; where standard error is no terminal nothing is shown."""
+"""A progress bar on the terminal's last line, gone afterwards. Nothing is shown where standard error is not a
+terminal. Only this module and live.py import rich."""
 
 import sys
 import threading
@@ -12,12 +12,12 @@ from cronlease.cli.table import one_line
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# What is over sooner needs no bar, which would only flicker.
+# A bar for anything shorter would only flicker.
 _PATIENCE_SECONDS = 0.3
 
 
 class Bar:
-    """Shown a moment after it is asked for, hidden while something else is printed. For any thread."""
+    """Appears a moment after `show`, and is hidden while something else is printed. Any thread may use it."""
 
     def __init__(self) -> None:
         self._progress = _progress() if sys.stderr.isatty() else None
@@ -35,11 +35,11 @@ class Bar:
         self._timer.start()
 
     def tell(self, description: str, done: int = 0, of: int = 0) -> None:
-        """What is being done, and how much of it is; without a whole the bar only shows that it goes on."""
+        """Updates what is being done and how far it is; without `of` the bar only shows that work goes on."""
         if self._progress is None:
             return
         for task in self._progress.tasks:
-            # Not by its own update: that takes a whole that is done for the end, and stops the clock.
+            # Not through update(), which takes a full bar for the end and stops the clock.
             task.description, task.completed, task.total = one_line(description), done, of or None
             task.fields["count"] = f"{done} of {of}" if of else ""
 
@@ -55,16 +55,16 @@ class Bar:
     def _appear(self) -> None:
         with self._lock:
             if self._timer is None or self._progress is None:
-                # Hidden just before.
+                # hide() was faster.
                 return
             self._progress.start()
-            # Else a process that is killed would leave the terminal without one.
+            # A process that is killed would otherwise leave the terminal without a cursor.
             self._progress.console.show_cursor(True)
 
 
 @contextmanager
 def bar(description: str) -> Iterator[Bar]:
-    """One for as long as the block lasts."""
+    """Shown until the block ends."""
     made = Bar()
     made.show(description)
     try:
@@ -86,6 +86,6 @@ def _progress() -> "Progress":
         console=Console(stderr=True),
         transient=True,
         refresh_per_second=4,
-        # What goes to standard output must not end up on the other stream.
+        # rich would send standard output to standard error.
         redirect_stdout=False,
     )

@@ -1,25 +1,55 @@
-"""The roles of schema/*/roles.sql: whether each is there, and what it lacks of what those files grant. Asks, and
-changes nothing."""
+"""The roles of schema/*/roles.sql: whether each exists, and what it lacks of what those files grant. Reads only."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 from cronlease.cli.questions import questions_of
+from cronlease.db.conninfo import SyncConnection
 from cronlease.db.migration.schema_files import Packages, files_named
 from cronlease.db.schema import in_schema, schema
-
-if TYPE_CHECKING:
-    from psycopg import Connection
 
 _ask = questions_of(__file__)
 # As the files write them.
 RUNNER, READER = "cronlease_runner", "cronlease_reader"
 _GRANT = re.compile(r"^grant ([a-z, ]+?)\s+on(?: function)?\s+((?:public\.\w+[,\s]+)+)to (\w+);", re.MULTILINE)
+WITH_ROLES = "run `cronlease migrate --roles` as the owner of the schema, who may create roles"
 
 
-def lacks(conn: "Connection[Any]", role: str, as_much_as: str) -> list[str] | None:
-    """What the role lacks of what the file grants to the other, on the objects that are there; None where there is
-    no such role."""
+class Roles(NamedTuple):
+    """By role, the privileges it lacks; None for a role that does not exist."""
+
+    lacking: dict[str, list[str] | None]
+
+    @property
+    def sentences(self) -> list[str]:
+        """One for each role that differs from the files."""
+        return [
+            f"role {role} is missing" if lacking is None else f"role {role} lacks {', '.join(lacking)}"
+            for role, lacking in self.lacking.items()
+            if lacking is None or lacking
+        ]
+
+    @property
+    def fix(self) -> str:
+        """Only the owner of the schema can grant usage on it: PostgreSQL answers anybody else with a mere warning."""
+        usage = _usage()
+        shut_out = [role for role, lacking in self.lacking.items() if usage in (lacking or ())]
+        if not shut_out:
+            return WITH_ROLES
+        return f"let the owner of the schema run `grant {usage} to {', '.join(shut_out)}`"
+
+    @property
+    def lack_only_usage(self) -> bool:
+        return all(lacking in ([], [_usage()]) for lacking in self.lacking.values())
+
+
+def _usage() -> str:
+    return f"usage on schema {schema()}"
+
+
+def lacks(conn: SyncConnection, role: str, as_much_as: str) -> list[str] | None:
+    """The privileges on existing objects that the files grant to `as_much_as` and this role lacks; None if the role
+    does not exist."""
     pairs = [
         (privilege, name)
         for privileges, names, to in _GRANT.findall(_text(None))
@@ -32,30 +62,12 @@ def lacks(conn: "Connection[Any]", role: str, as_much_as: str) -> list[str] | No
     return lacking
 
 
-def missing_grants(conn: "Connection[Any]") -> dict[str, list[str] | None]:
-    """Of both roles, by name; None for a role that is missing."""
-    return {in_schema(role): lacks(conn, in_schema(role), role) for role in (RUNNER, READER)}
-
-
-def sentences(missing: dict[str, list[str] | None]) -> list[str]:
-    """One for each role that is not as the file says."""
-    return [
-        f"role {role} is missing" if lacking is None else f"role {role} lacks {', '.join(lacking)}"
-        for role, lacking in missing.items()
-        if lacking is None or lacking
-    ]
-
-
-def for_the_owner(missing: dict[str, list[str] | None]) -> str | None:
-    """The statement that only the owner of the schema may run, where roles lack the way into it: PostgreSQL answers
-    the grant of another role with no more than a warning."""
-    usage = f"usage on schema {schema()}"
-    shut_out = [role for role, lacking in missing.items() if usage in (lacking or ())]
-    return f"grant {usage} to {', '.join(shut_out)}" if shut_out else None
+def missing_grants(conn: SyncConnection) -> Roles:
+    return Roles({in_schema(role): lacks(conn, in_schema(role), role) for role in (RUNNER, READER)})
 
 
 def script(packages: Packages = None) -> str:
-    """Of these packages, in order; about our schema."""
+    """The files of these packages, in order, for our schema."""
     return in_schema(_text(packages))
 
 

@@ -1,9 +1,9 @@
 -- name: missing_grants
--- What a role lacks of these privileges, on those of the objects that are there; null where there is no such role.
+-- Which of these privileges a role lacks on those objects that exist; null if there is no such role.
 select
   case
     when exists (select from pg_catalog.pg_roles r where r.rolname = %(role)s::text) then
-      coalesce(jsonb_agg(found.lacking order by found.lacking), '[]')
+      coalesce(jsonb_agg(missing.lacking order by missing.lacking), '[]')
   end
 from (
   select 'usage on schema public' as lacking
@@ -24,4 +24,4 @@ from (
   join pg_catalog.pg_roles r on r.rolname = %(role)s::text
   where p.pronamespace = to_regnamespace('public')
     and not has_function_privilege(r.oid, p.oid, 'execute')
-) found
+) missing

@@ -1,8 +1,8 @@
 -- name: list_schedules
--- The schedules in one of the states, or in any: what is due or running first, what has completed last.
+-- The schedules in one state or in any: due and running ones first, completed ones last.
 select jsonb_build_object(
   'now', clock_timestamp(),
-  'schedules', coalesce(jsonb_agg(to_jsonb(found)), '[]')
+  'schedules', coalesce(jsonb_agg(to_jsonb(listed)), '[]')
 )
 from (
   select s.*
@@ -10,10 +10,10 @@ from (
   where s.state = coalesce(%(state)s::text, s.state)
   order by s.completed_at is not null, s.next_run_at nulls first, s.function_name
   limit %(limit)s::bigint
-) found
+) listed
 
 -- name: schedule_names
--- Names of schedules, to find the one that was meant; of very many only some.
+-- Names to suggest one from; where there are very many, only some of them.
 select array(
   select s.function_name
   from public.refresh_schedule s

@@ -1,5 +1,5 @@
-"""Which file a verb takes its functions from. The order is decided here: --source, FUNCTION_SOURCE, ./main.py in the
-working directory, the shipped main.py."""
+"""Which file a verb takes its functions from: --source, else FUNCTION_SOURCE, else ./main.py, else the shipped
+main.py."""
 
 import re
 import sys
@@ -18,14 +18,14 @@ from cronlease.db.migration.packages import OURS, installed, of_actions
 from cronlease.job import Job
 from cronlease.observe.redact import redact
 
-_FOUND = Path("main.py")
+_IN_THE_FOLDER = Path("main.py")
 _IN_A_CLONE = Path("functions/main.py")
-_NONE = "source: none, there is no ./main.py here: our own tables, and those of jobs that the database has already"
+_NONE = "none, there is no ./main.py here: our own tables, and those of jobs that the database already has"
 _IMPORTS_US = re.compile(r"^\s*(from|import)\s+cronlease\b", re.MULTILINE)
 
 
 class Source(NamedTuple):
-    """A Python file, and why it was chosen: the option or variable that names it, or the place where it was found."""
+    """A Python file, and why it was chosen: the option or variable that names it, `folder` or `shipped`."""
 
     path: Path
     chosen_by: str
@@ -46,8 +46,8 @@ class Source(NamedTuple):
         return not self.is_shipped or _is_a_clone()
 
     def announce(self) -> None:
-        """Says which file is used, on standard error."""
-        click.echo(f"source: {one_line(self.described)}", err=True)
+        """Says on standard error which file is used."""
+        _announce(self.described)
 
     @property
     def described(self) -> str:
@@ -65,20 +65,20 @@ def choose(ctx: click.Context, parameter: click.Parameter, given: Path | None) -
     if given is not None:
         by_variable = ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.ENVIRONMENT
         return Source(given, "FUNCTION_SOURCE" if by_variable else "--source")
-    return Source(_FOUND, "folder") if _FOUND.is_file() else Source(shipped(), "shipped")
+    return Source(_IN_THE_FOLDER, "folder") if _IN_THE_FOLDER.is_file() else Source(shipped(), "shipped")
 
 
 def load_jobs(source: Source, *, announce: bool = False) -> Mapping[str, Job]:
-    """The functions that the file declares; raises one sentence where there are none. Verbs that run them and do not
-    print JSON say which file it was."""
+    """The functions that the file declares; raises UsageError if there are none. Verbs that run them announce the
+    file, unless they print JSON."""
     if source.chosen_by == "folder":
         _refuse_strangers(source.path)
     try:
-        # What the file prints must not get among a verb's answers.
+        # What the file prints must not mix with the verb's answer.
         with redirect_stdout(sys.stderr):
             registry.load_source(source.path)
     except ValueError as error:
-        raise UsageError(one_line(redact(str(error)))) from error
+        raise UsageError(str(error)) from error
     if not registry.jobs():
         raise UsageError(f"{source.name} declares nothing to run: write @scheduled or @action above a function")
     if announce:
@@ -87,33 +87,33 @@ def load_jobs(source: Source, *, announce: bool = False) -> Mapping[str, Job]:
 
 
 def load_jobs_or_warn(source: Source, *, announce: bool = False) -> Mapping[str, Job] | None:
-    """The same for verbs that run nothing: a ./main.py that cannot be used is a warning there, and None."""
+    """For verbs that run nothing: a ./main.py that cannot be used is only a warning, and the answer is None."""
     try:
         return load_jobs(source, announce=announce)
     except UsageError as error:
         if source.chosen_by != "folder":
             raise
-        click.echo(f"Warning: {error.message}", err=True)
+        _warn(error)
         return None
 
 
 class Declared(NamedTuple):
-    """The packages whose tables the functions of a source need, and what is wrong with one that does not tell."""
+    """The packages whose tables the functions of a source need, and why a ./main.py could not be read."""
 
     packages: tuple[str, ...]
     unread: str | None = None
 
 
 def declared_packages(source: Source, *, announce: bool = False) -> Declared:
-    """Only ours where there is no source: whoever migrates in any folder gets no tables of a job."""
+    """Without a source, only ours: migrating in an unrelated folder must not make a job's tables."""
     if source.is_shipped:
         if announce:
-            source.announce() if source.is_meant else click.echo(_NONE, err=True)
+            _announce(source.described if source.is_meant else _NONE)
         return Declared(installed() if source.is_meant else (OURS,))
     try:
         return Declared(of_actions(load_jobs(source, announce=announce)))
     except NotASource as error:
-        click.echo(f"Warning: {error.message}", err=True)
+        _warn(error)
         return Declared((OURS,))
     except UsageError as error:
         if source.chosen_by != "folder":
@@ -121,8 +121,16 @@ def declared_packages(source: Source, *, announce: bool = False) -> Declared:
         return Declared((OURS,), error.message)
 
 
+def _announce(which: str) -> None:
+    click.echo(f"source: {one_line(which)}", err=True)
+
+
+def _warn(error: UsageError) -> None:
+    click.echo(f"Warning: {one_line(redact(error.message))}", err=True)
+
+
 def _is_a_clone() -> bool:
-    """Whether the working directory is one: its main.py is the shipped one, wherever that is installed."""
+    """Whether the working directory is a clone of ours: its main.py is the shipped one, wherever that is."""
     try:
         return _IN_A_CLONE.read_bytes() == shipped().read_bytes()
     except OSError:
@@ -130,7 +138,7 @@ def _is_a_clone() -> bool:
 
 
 def _refuse_strangers(path: Path) -> None:
-    """Raises NotASource. Importing a file that nobody named may do anything: many a main.py starts a server."""
+    """Raises NotASource. Importing a file that nobody named is risky: many a main.py starts a server."""
     if not _IMPORTS_US.search(path.read_text("utf-8", "replace")):
         raise NotASource(
             "./main.py does not import cronlease, so it was not loaded: pass --source FILE (it may be main.py if that"
@@ -139,7 +147,7 @@ def _refuse_strangers(path: Path) -> None:
 
 
 def chosen_job(jobs: Mapping[str, Job], source: Source, target: str | None) -> Job:
-    """The function with a row of its own: the named one, or the only one."""
+    """The named function that has a row of its own, or the only one that has."""
     hittable = [job for job in jobs.values() if job.has_row]
     names = ", ".join(job.name for job in hittable) or "none"
     if target is None:
@@ -149,7 +157,7 @@ def chosen_job(jobs: Mapping[str, Job], source: Source, target: str | None) -> J
             raise UsageError(f"say which function with --target: {source.name} has {names}")
         return hittable[0]
     if (job := jobs.get(target)) is None or not job.has_row:
-        raise UsageError(one_line(f'"{target}" is no @scheduled function of {source.name}: it has {names}'))
+        raise UsageError(f'"{target}" is not a @scheduled function of {source.name}: it has {names}')
     return job
 
 

@@ -1,17 +1,15 @@
-"""The schedules as `status` shows them: a row of cells for each. Pure except for the one question."""
+"""The schedules as `status` shows them: a row of cells for each. Pure, except for read_overview."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cronlease.cli.questions import questions_of
+from cronlease.db.conninfo import SyncConnection
 from cronlease.explain.format import short, sparkline, took, without_status
 from cronlease.explain.rows import Schedule, to_schedule
 
-if TYPE_CHECKING:
-    from psycopg import Connection
-
 HEADING = ("name", "state", "holder", "lease left", "next run", "durations", "last result", "error")
-# Left out first on a narrow terminal.
+# Dropped first on a narrow terminal.
 SPARE = ("holder", "durations", "lease left")
 _RECENT = 12
 _ask = questions_of(__file__)
@@ -24,15 +22,15 @@ class Overview(NamedTuple):
     now: datetime
     schedules: list[tuple[Schedule, list[float]]]
     as_json: dict[str, Any]
-    # There are as many as were asked for: more may exist.
+    # The limit was reached: there may be more.
     is_full: bool = False
 
     def cells(self, now: datetime) -> list[tuple[Schedule, tuple[str, ...]]]:
-        """What runs first, then what is due next, what has completed last."""
+        """Running schedules first, then by when they are due; completed ones last."""
         return [(row, _cells(row, seconds, now)) for row, seconds in sorted(self.schedules, key=_place)]
 
 
-def read_overview(conn: "Connection[Any]", limit: int) -> Overview:
+def read_overview(conn: SyncConnection, limit: int) -> Overview:
     document = _ask(conn, "read_overview", limit=limit)
     schedules = []
     for row in document["schedules"]:
@@ -50,7 +48,7 @@ def _cells(row: Schedule, seconds: list[float], now: datetime) -> tuple[str, ...
     return (
         row.function_name,
         row.state,
-        # The beginning tells two apart, and finds it in the log.
+        # Enough to tell two apart, and to find the run in the log.
         (row.locked_by or "")[:8],
         _lease_left(row, now),
         _next(row, now),
@@ -79,7 +77,7 @@ def _next(row: Schedule, now: datetime) -> str:
     if row.breaker_until is not None and row.next_run_at > now:
         return f"probe in {short(row.next_run_at - now)}"
     if row.next_run_at > now:
-        # A retry: the slot that it serves has come before.
+        # A retry of a slot that has passed.
         of = f", slot {row.slot_at:%d %H:%M:%S}" if row.slot_at and row.slot_at < row.next_run_at else ""
         return f"in {short(row.next_run_at - now)}{of}"
     late = now - row.next_run_at

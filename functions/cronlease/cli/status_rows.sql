@@ -1,7 +1,7 @@
 -- name: read_overview
--- What GET /status shows of the schedules, each with how long its newest runs took, and what time it is.
-with found as materialized (
-  select public.read_refresh_status(p_runs => 500, p_schedules => %(limit)s::integer) as document
+-- The schedules as GET /status shows them, with the durations of their newest runs, and the database's time.
+with answer as materialized (
+  select public.read_refresh_status(p_runs => 500, p_schedules => %(limit)s::integer, p_all => true) as document
 ),
 recent as (
   select
@@ -10,9 +10,9 @@ recent as (
       extract(epoch from (r.run ->> 'finished_at')::timestamptz - (r.run ->> 'started_at')::timestamptz)
       order by (r.run ->> 'fence')::bigint
     ) as seconds
-  from found
-  cross join lateral jsonb_array_elements(found.document -> 'runs') as r (run)
-  -- Of the others nobody knows how long they worked.
+  from answer
+  cross join lateral jsonb_array_elements(answer.document -> 'runs') as r (run)
+  -- How long the others worked is not known.
   where r.run ->> 'status' in ('success', 'partial', 'failed')
   group by 1
 )
@@ -23,6 +23,6 @@ select jsonb_build_object(
     '[]'
   )
 )
-from found
-cross join lateral jsonb_array_elements(found.document -> 'schedules') as s (document)
+from answer
+cross join lateral jsonb_array_elements(answer.document -> 'schedules') as s (document)
 left join recent on recent.function_name = s.document ->> 'function_name'

@@ -26,10 +26,10 @@ def try_acquire_action_lock(conn: AsyncConnection[Any], action_id: int) -> Await
 def try_acquire_action_lock(
     conn: AsyncConnection[Any] | Connection[Any] | None, action_id: int
 ) -> bool | Awaitable[bool]:
-    """Whether nobody else can claim the schedule with this id until the caller's open transaction ends: it is the
-    lock that a claim takes, so write in this transaction what it protects. Never waits, and fails closed: an error is
-    a no, and so is a connection in no transaction, where the lock would be gone before the answer is here. None
-    stands for a single instance without a shared database: yes. To be awaited on an async connection."""
+    """True if nobody else can claim the schedule with this id until the caller's open transaction ends. It is the
+    lock that a claim takes, so write what it protects in this transaction. Never waits, and fails closed: the answer
+    is False after an error, and on a connection outside a transaction, where the lock would be gone before the answer
+    arrives. None stands for a single instance without a shared database: True. Awaitable on an async connection."""
     if conn is None:
         return True
     if isinstance(conn, AsyncConnection):
@@ -56,11 +56,10 @@ def _action_lock(action_id: int) -> Query[bool]:
 
 
 def _opens_transaction(conn: AsyncConnection[Any] | Connection[Any]) -> bool:
-    """Whether what is sent next runs in a transaction that goes on: the driver begins one where it does not commit
-    by itself."""
+    """Whether the next query runs in a transaction that stays open: without autocommit the driver begins one."""
     return conn.info.transaction_status in _IN_TRANSACTION or not conn.autocommit
 
 
 def _no_lock(error: Exception) -> bool:
-    log(logging.ERROR, f"The action's lock could not be asked for: {error}", action="action_lock_failed")
+    log(logging.ERROR, f"Could not ask for the lock of the action: {error}", action="action_lock_failed")
     return False

@@ -1,4 +1,4 @@
-"""The queries of alerts and of the breaker: what a finish is told of them, and what is delivered."""
+"""The queries for alerts and the breaker: the parameters of a finish, and what is to be delivered."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -10,15 +10,15 @@ from cronlease.db.schema import in_schema
 
 
 def name_of(url: str) -> str:
-    """What the database calls the address of a webhook, which is a secret."""
+    """What the database stores in place of a webhook's address, which is a secret."""
     from hashlib import sha256
 
     return sha256(url.encode()).hexdigest()[:16]
 
 
 class Watch(NamedTuple):
-    """What a function says of being watched, where its row says nothing: after how many failed runs its breaker opens
-    and when a probe follows, how late it may be, and who is told, by the names of the addresses."""
+    """How a function is watched where its row does not say: after how many failed runs its breaker opens, when a
+    probe follows, how late it may be, and the names of the addresses that get its alerts."""
 
     pause_after: int | None = None
     probe: timedelta | None = None
@@ -36,7 +36,7 @@ class Watch(NamedTuple):
 
 
 def claim_refresh_alerts(addresses: Collection[str], holder: UUID) -> Query[list[dict[str, Any]]]:
-    """What is to be delivered to these addresses, in order; held for that holder."""
+    """The alerts to deliver to these addresses, in order; held for that holder."""
     params = {"p_addresses": array(tuple(addresses)), "p_holder": holder}
     return call("claim_refresh_alerts", params, first)
 
@@ -55,6 +55,6 @@ def read_refresh_health() -> Query[dict[str, list[str]]]:
 
 
 def has_schedule_table() -> Query[bool]:
-    """Whether there is anything of ours, of whichever version."""
+    """Whether any version of cronlease was here."""
     text = "select pg_catalog.to_regclass('public.refresh_schedule') is not null"
     return Query(in_schema(text), {}, first)

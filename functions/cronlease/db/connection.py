@@ -1,5 +1,5 @@
-"""The database as one process sees it: its pool of connections, who may have how many of them, and how long an answer
-is waited for.
+"""The database as one process sees it: its pool of connections, who may have how many of them, and how long to wait
+for an answer.
 
 Not psycopg_pool, for two reasons: its background workers stand still while a serverless CPU is frozen between
 requests, and it answers "timeout" where a person needs to read "wrong password".
@@ -29,19 +29,19 @@ POOL_SIZE = 8
 _KEPT_FROM_JOBS = 2
 _KEPT_FOR_ENDS = 1
 _PREPARE_AFTER = 2
-_LAST_LOOK_SECONDS = 0.1
+_GRACE_SECONDS = 0.1
 
 
 async def within(timeout: timedelta, work: Coroutine[Any, Any, T]) -> T:
-    """The result, or TimeoutError on time: cancelling a query on a dead network can itself take long, so that
-    is not waited for."""
+    """The result, or TimeoutError on time: cancelling a query on a dead network can itself take long, so
+    nobody waits for that."""
     task = asyncio.ensure_future(work)
     done: set[asyncio.Task[T]] = set()
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout.total_seconds())
         if not done:
-            # A process that was paused finds the answer and the end of its time there at once: the answer counts.
-            done, _ = await asyncio.wait({task}, timeout=_LAST_LOOK_SECONDS)
+            # A process that was paused sees the answer and the end of its time in the same moment: the answer counts.
+            done, _ = await asyncio.wait({task}, timeout=_GRACE_SECONDS)
     finally:
         if not done:
             task.cancel()
@@ -69,7 +69,7 @@ class Pool(Generic[C]):
         self._slots = asyncio.Semaphore(size)
 
     async def take(self, *, fresh: bool = False) -> C:
-        """An idle connection or a new one; fresh never answers an idle one."""
+        """An idle connection or a new one; with fresh always a new one."""
         await self._slots.acquire()
         if self._idle and not fresh:
             return self._idle.pop()
@@ -78,14 +78,6 @@ class Pool(Generic[C]):
         except BaseException:
             self._slots.release()
             raise
-
-    async def take_idle(self) -> C | None:
-        """An idle connection without waiting, or None."""
-        if not self._idle or self._slots.locked():
-            return None
-        # Free, so this does not wait and nobody comes in between.
-        await self._slots.acquire()
-        return self._idle.pop()
 
     async def give(self, connection: C) -> None:
         self._slots.release()
@@ -154,25 +146,14 @@ class Database:
 
     async def ask_at_the_end(self, query: Query[T]) -> T:
         """The same for the end of a run, which waits for neither jobs nor requests."""
+        conn = await self._pool.take()
         try:
-            async with self._taken(fresh=False) as conn:
-                return await ask(conn, query)
+            return await ask(conn, query)
         except ConnectionLost:
-            return await self.ask_fresh(query)
-
-    async def ask_idle(self, query: Query[T], seconds: float) -> T | None:
-        """The fast path of requests, on an idle connection; None where that gives no answer. Raises TimeoutError."""
-        if self._prepare_after is None or self._for_all_but_ends.locked():
-            return None
-        # Not locked, so this does not wait.
-        async with self._for_all_but_ends:
-            conn = await self._pool.take_idle()
-            if conn is None:
-                return None
-            try:
-                return await conn.ask_swiftly(query, seconds)
-            finally:
-                await self._pool.give(conn)
+            pass
+        finally:
+            await self._pool.give(conn)
+        return await self.ask_fresh(query)
 
     async def ask_fresh(self, query: Query[T]) -> T:
         """For the end of a run, on a new connection; the idle ones are closed, since they would fail too."""
@@ -231,7 +212,7 @@ class Database:
             try:
                 if self._pooler_unknown:
                     await self._detect_pooler(conn)
-                # Now: another connection may have detected one while this one was being opened.
+                # Set only now: another connection may have detected a pooler while this one was being opened.
                 conn.prepare_threshold = self._prepare_after
             except BaseException:
                 await conn.close()

@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from cronlease.db.sqlstate import sentence
 from cronlease.errors import DatabaseTrouble, Unreachable
 
+SyncConnection = Connection[Any]
 _CONNECTION = {
     "application_name": "cronlease",
     "connect_timeout": "5",
@@ -29,21 +30,21 @@ _UNREADABLE_URL = (
     " or in PGPASSWORD"
 )
 _DRIVER_IN_URL = (
-    "DATABASE_URL names a driver in its scheme, as SQLAlchemy does: write postgresql:// in the place of {scheme}"
+    "DATABASE_URL names a driver in its scheme, as SQLAlchemy does: write postgresql:// instead of {scheme}"
 )
 _SCHEME_WITH_DRIVER = re.compile(r"postgres(ql)?\+\w+://")
-# What a server that is up says to a stranger, and what to do about it.
+# How a running server refuses a client, and what to do about it.
 _REMEDIES = {
     "password authentication failed": "put the right role and password into {where}, the password percent-encoded",
     "no password supplied": "put the password into {where}, percent-encoded, or into PGPASSWORD",
-    "no pg_hba.conf entry": "let this host, role and database in by the server's pg_hba.conf, or change {where}",
+    "no pg_hba.conf entry": "allow this host, role and database in the server's pg_hba.conf, or change {where}",
     " does not exist": "create it there, or name another one in {where}",
 }
 
 
 def conninfo_of(url: str) -> str:
     """The connection string with our time limits, except where it sets its own. A malformed one is not echoed, and
-    neither is one that libpq reads otherwise than it was meant: its parts may be parts of a password."""
+    neither is one that libpq misreads: its parts may be parts of a password."""
     if scheme := _SCHEME_WITH_DRIVER.match(url):
         raise Unreachable(_DRIVER_IN_URL.format(scheme=scheme[0]))
     try:
@@ -58,14 +59,14 @@ def conninfo_of(url: str) -> str:
 
 
 def restyling(conn: Connection[Any] | AsyncConnection[Any]) -> str | None:
-    """What to send on a new connection so that times can be read; None where the server writes them as ISO already,
-    which it has said without being asked. A pooler keeps this setting for its client."""
+    """What to send on a new connection so that times can be read; None if the server, which reports its style, writes
+    ISO times already. A pooler keeps this setting for its client."""
     style = conn.pgconn.parameter_status(b"DateStyle") or b""
     return None if style.startswith(b"ISO") else "set datestyle to iso"
 
 
 def place_of(url: str) -> str:
-    """Which database that is, in words of libpq's own, its environment included, and without a secret."""
+    """Which database that is, in libpq's own terms, with its environment variables and without a secret."""
     known = {option.keyword.decode(): option.val or b"" for option in psycopg.pq.Conninfo.get_defaults()}
     given = {
         **{name: text.decode("utf-8", "replace") for name, text in known.items()},
@@ -86,20 +87,20 @@ def connect_sync(url: str, prepare_after: int | None = None) -> Connection[Any]:
 
 
 def advised(trouble: DatabaseTrouble) -> str:
-    """What the trouble says, and what to check where no connection could be had."""
+    """What the trouble says, and what to check if no connection could be made."""
     cause, remedy = in_parts(trouble)
     return f"{cause}: {remedy}" if remedy else cause
 
 
 def in_parts(trouble: DatabaseTrouble) -> tuple[str, str]:
-    """The same as two texts; the second is empty where there is nothing to add."""
+    """The same as two texts; the second is empty if there is nothing to add."""
     cause = str(trouble)
     if not isinstance(trouble, Unreachable):
         return cause, ""
     if cause.startswith("DATABASE_URL "):
         cause, _, remedy = cause.partition(": ")
         return cause, remedy
-    # Without the driver's own question.
+    # The driver's own question is left out.
     cause = (
         cause.removeprefix("connection failed: ")
         .partition(" Is the server running")[0]
@@ -112,6 +113,6 @@ def in_parts(trouble: DatabaseTrouble) -> tuple[str, str]:
 
 
 def configured_by() -> str:
-    """What of the environment says where the database is."""
+    """The variables of the environment that say where the database is."""
     ours = os.environ.get("DATABASE_URL")
     return "DATABASE_URL" if ours else ", ".join(filter(os.environ.get, _OF_LIBPQ)) or "DATABASE_URL"

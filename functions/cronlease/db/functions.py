@@ -12,7 +12,7 @@ from uuid import UUID
 
 from cronlease.db.alerts import Watch
 from cronlease.db.plans import Rules, rules_of
-from cronlease.db.queries import Query, array, call, first, interval
+from cronlease.db.queries import Query, array, call, first, given
 from cronlease.outcome import Counts, Status
 
 
@@ -27,11 +27,15 @@ class Claim(NamedTuple):
     args: dict[str, Any] | None
     every: str | None
     failures: int | None
-    # Only of claim_due_refresh: which row it got, or how long until there is one to get.
+    # Only from claim_due_refreshes: which row was claimed, or how long until one is due.
     function_name: str | None = None
     due_in: timedelta | None = None
-    # The row as its plan needs it, for run/plan.py: of a claim, and of a skip where the row is to be planned.
+    # What run/plan.py needs of the row: with a claim, and with a skip if the row needs a plan.
     details: dict[str, Any] | None = None
+    # Why the schedule could not be read, and what to do about it.
+    trouble: str | None = None
+    # Only from claim_due_refreshes: the claims that were granted.
+    claims: "tuple[Claim, ...] | None" = None
 
 
 class Finish(NamedTuple):
@@ -40,26 +44,13 @@ class Finish(NamedTuple):
 
 
 class Due(NamedTuple):
-    """What is due now, and what of it is not ours to run: its action is not registered here."""
+    """How many rows are due, and those of them that we cannot run: their actions are not registered here."""
 
     due: int
     unknown: int
     unknown_names: list[str]
 
 
-class Lock(NamedTuple):
-    """What unlock_refresh found."""
-
-    unlocked: bool
-    locked_by: str | None
-    locked_until: datetime | None
-
-
-# The interval is asked for in seconds: how one is written depends on the session's IntervalStyle.
-_DUE_CLAIM = ", ".join(
-    "extract(epoch from due_in)::double precision" if name == "due_in" else name for name in Claim._fields[:-1]
-)
-_DUE_CLAIM += ", public.refresh_details(p_function_name => function_name, p_acquired => acquired)"
 _CLAIM = ", ".join(Claim._fields[:10])
 _CLAIM += (
     ", public.refresh_details(p_function_name => %(p_function_name)s::text, p_acquired => acquired,"
@@ -85,7 +76,7 @@ def acquire_refresh_lock(
     delivery: str | None = None,
     delivery_at: datetime | None = None,
 ) -> Query[Claim]:
-    """What the request did not say is left to the SQL function's defaults: a plain one sends four parameters."""
+    """What is not given is left to the SQL function's defaults: a plain hit sends few parameters."""
     params = {
         "p_function_name": function_name,
         "p_request_id": request_id,
@@ -104,13 +95,13 @@ def acquire_refresh_lock(
         "p_delivery_at": None if delivery_at is None else delivery_at.isoformat(),
         **{f"p_{name}": value for name, value in (rules or Rules())._asdict().items()},
     }
-    given = _given(params)
-    return call("acquire_refresh_lock", given, _read_claim, _claim_columns(tuple(given)))
+    sent = given(params)
+    return call("acquire_refresh_lock", sent, _read_claim, _claim_columns(tuple(sent)))
 
 
 @functools.cache
 def _claim_columns(names: tuple[str, ...]) -> str:
-    """The claim, and what goes with it: decided by the same rules, in the same round trip."""
+    """The claim and its details, decided by the same rules in the same round trip."""
     rules = ("p_cadence", "text"), ("p_attempts", "integer"), ("p_late", "interval")
     more = "".join(f", {name} => %({name})s::{kind}" for name, kind in rules if name in names)
     return _CLAIM.format(more=more)
@@ -120,40 +111,6 @@ def _read_claim(row: tuple[Any, ...]) -> Claim:
     return Claim(*row[:-1])._replace(details=row[-1])
 
 
-def claim_due_refresh(
-    request_id: UUID,
-    actions: Sequence[str],
-    leases: Sequence[timedelta],
-    backoffs: Sequence[timedelta],
-    *,
-    trigger: str,
-    max_run: timedelta | None = None,
-    parent: UUID | None = None,
-    rules: Sequence[Rules] = (),
-) -> Query[Claim]:
-    """Leases, backoffs and rules run parallel to the actions."""
-    params = {
-        "p_request_id": request_id,
-        "p_actions": array(tuple(actions)),
-        "p_leases": array(tuple(map(interval, leases))),
-        "p_backoffs": array(tuple(map(interval, backoffs))),
-        "p_trigger": trigger,
-        "p_max_run": max_run,
-        "p_parent_request_id": parent,
-        **rules_of(rules),
-    }
-    return call("claim_due_refresh", _given(params), _read_due_claim, _DUE_CLAIM)
-
-
-def _given(params: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if value is not None}
-
-
-def _read_due_claim(row: tuple[Any, ...]) -> Claim:
-    claim = Claim(*row)
-    return claim if claim.due_in is None else claim._replace(due_in=timedelta(seconds=row[-2]))
-
-
 def due_refreshes(actions: Collection[str], rules: Sequence[Rules] = ()) -> Query[Due]:
     params = {"p_actions": array(tuple(actions)), **rules_of(rules)}
     return call("due_refreshes", params, lambda row: Due(row[0], row[1], row[2] or []))
@@ -161,7 +118,7 @@ def due_refreshes(actions: Collection[str], rules: Sequence[Rules] = ()) -> Quer
 
 def ensure_schedule(function_name: str, planned_from: str | None = None) -> Query[str]:
     """Answers created, exists or locked."""
-    params = _given({"p_function_name": function_name, "p_planned_from": planned_from})
+    params = given({"p_function_name": function_name, "p_planned_from": planned_from})
     return call("ensure_schedule", params, first)
 
 
@@ -176,7 +133,7 @@ def renew_refresh_lock(
         "p_lease": lease,
         "p_saved": saved,
     }
-    return call("renew_refresh_lock", _given(params), first)
+    return call("renew_refresh_lock", given(params), first)
 
 
 def assert_lease(function_name: str, request_id: UUID, fence: int) -> Query[str]:
@@ -209,7 +166,7 @@ def finish_refresh_run(
     slot_at: datetime | None = None,
     watch: Watch | None = None,
 ) -> Query[Finish]:
-    """The cadence of the rules is the one that the plan is made from, slot_at its next slot where it has them."""
+    """The next plan is made from the cadence of the rules; slot_at is its next slot, if it has slots."""
     rules = rules or Rules()
     params = {
         "p_function_name": function_name,
@@ -226,73 +183,31 @@ def finish_refresh_run(
         **{f"p_{name}": count for name, count in counts._asdict().items()},
         **(watch or Watch()).params,
     }
-    return call("finish_refresh_run", _given(params), lambda row: Finish(Status(row[0]), row[1]))
+    return call("finish_refresh_run", given(params), lambda row: Finish(Status(row[0]), row[1]))
 
 
 def release_refresh_lock(function_name: str | None, request_id: UUID) -> Query[bool]:
-    """Without a name: whichever row the request has claimed."""
+    """Without a name, whichever row the request has claimed."""
     return call("release_refresh_lock", {"p_function_name": function_name, "p_request_id": request_id}, first)
 
 
 def prune_refresh_history(retention: timedelta) -> Query[int]:
-    """Deletes what is older; answers how many rows."""
+    """Deletes history that is older; answers how many rows."""
     return call("prune_refresh_history", {"p_retention": retention}, first)
 
 
 def read_refresh_status(*, args: bool = True) -> Query[dict[str, Any]]:
-    """Args: those of the runs, too, which are not for every eye."""
-    return call("read_refresh_status", {"p_with_args": args}, lambda row: dict(row[0]))
+    """With args, those of the runs are included, which not everybody may see."""
+    return call("read_refresh_status", {"p_with_args": args, "p_all": True}, lambda row: dict(row[0]))
 
 
 def read_refresh_page(search: str | None, health: str | None, page: int) -> Query[dict[str, Any]]:
     """One page of the schedules with their newest runs, and how many are in which health."""
     params = {"p_search": search, "p_health": health, "p_page": page}
-    return call("read_refresh_page", _given(params), lambda row: dict(row[0]))
+    return call("read_refresh_page", given(params), lambda row: dict(row[0]))
 
 
 def read_refresh_schedule(function_name: str, runs: int, *, args: bool = True) -> Query[dict[str, Any]]:
-    """One schedule with its newest runs and what people did to it; its `schedule` is None where there is none."""
+    """One schedule with its newest runs and what people did to it; `schedule` is None if there is no such row."""
     params = {"p_function_name": function_name, "p_runs": runs, "p_with_args": args}
     return call("read_refresh_schedule", params, lambda row: dict(row[0]))
-
-
-def pause_refresh(function_name: str, reason: str | None = None, *, actor: str | None = None) -> Query[bool]:
-    """False: it was paused already."""
-    params = {"p_function_name": function_name, "p_reason": reason, "p_actor": actor}
-    return call("pause_refresh", params, first)
-
-
-def resume_refresh(function_name: str, *, actor: str | None = None) -> Query[bool]:
-    """False: it was not paused."""
-    return call("resume_refresh", {"p_function_name": function_name, "p_actor": actor}, first)
-
-
-def delete_refresh(function_name: str, *, actor: str | None = None) -> Query[bool]:
-    return call("delete_refresh", {"p_function_name": function_name, "p_actor": actor}, first)
-
-
-def unlock_refresh(
-    function_name: str, request_id: UUID | None = None, *, actor: str | None = None, reason: str | None = None
-) -> Query[Lock]:
-    """With a request ID only where that one holds it."""
-    params = {"p_function_name": function_name, "p_request_id": request_id, "p_actor": actor, "p_reason": reason}
-    return call("unlock_refresh", params, Lock._make)
-
-
-def record_refresh_operation(
-    function_name: str, operation: str, *, actor: str, reason: str | None = None, request_id: UUID | None = None
-) -> Query[None]:
-    """For what no other function records: a run that somebody forced."""
-    params = {
-        "p_function_name": function_name,
-        "p_operation": operation,
-        "p_actor": actor,
-        "p_reason": reason,
-        "p_request_id": request_id,
-    }
-    return call("record_refresh_operation", params, lambda _: None)
-
-
-def recover_stale_dispatches(older_than: timedelta) -> Query[int]:
-    """Answers how many leases it cleared."""
-    return call("recover_stale_dispatches", {"p_older_than": older_than}, first)

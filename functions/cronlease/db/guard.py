@@ -1,7 +1,7 @@
 """The connection that a job gets: psycopg's own, but what ends a fenced transaction belongs to the block.
 
-It is a connection object of the job's own over one of ours, and dead once the block is left, so nothing that a job
-sets on it reaches the pool. Every text that psycopg sends passes one of two methods: `_convert_query` of a cursor
+The job has a connection object of its own on top of one of ours. It is dead once the block is left, so nothing that a
+job sets on it reaches the pool. Every text that psycopg sends passes one of two methods: `_convert_query` of a cursor
 (execute, executemany, stream, copy, declare; in pipelines, too) and `_exec_command` of the connection (commit,
 savepoints, two-phase verbs). The raw `pgconn` is not watched: see Transaction for what happens then.
 """
@@ -41,12 +41,12 @@ class Left(NamedTuple):
 
     # The connection is open, and the transaction that the block opened is over.
     outside: bool
-    # The settings that are not as they were, in words.
+    # The settings that the job has changed, in words.
     changed: str
 
 
 class Lent(_Base):  # type: ignore[misc]
-    """Mixed into psycopg's connections. Where no block is named, the connection is not fenced and may do anything."""
+    """Mixed into psycopg's connections. Without a block the connection is not fenced and may do anything."""
 
     block: str | None = None
     left = False
@@ -64,7 +64,7 @@ class Lent(_Base):  # type: ignore[misc]
         return Left(self.pgconn.transaction_status == TransactionStatus.IDLE, ", ".join(changed))
 
     def inspect(self, text: bytes) -> None:
-        """Raises where the text has a statement that would end or begin a transaction."""
+        """Raises if the text has a statement that would end or begin a transaction."""
         if self.block is None:
             return
         backslashes = self.pgconn.parameter_status(b"standard_conforming_strings") == b"off"
@@ -73,8 +73,8 @@ class Lent(_Base):  # type: ignore[misc]
             self._refuse(f"`{statement}`")
 
     def _reported(self) -> dict[str, bytes | None]:
-        """What of its session the server has told without being asked: who is connected, and how it reads and
-        writes. Nothing where the connection is closed."""
+        """The settings of the session that the server reports by itself: who is connected, and how values are read
+        and written. Empty if the connection is closed."""
         if self.closed:
             return {}
         return {words: self.pgconn.parameter_status(name) for name, words in _REPORTED.items()}
@@ -89,7 +89,7 @@ class Lent(_Base):  # type: ignore[misc]
         super()._check_connection_ok()
         if self.block is not None and self.pgconn.transaction_status == TransactionStatus.IDLE:
             raise ProgrammingError(
-                f"the transaction of {self.block} was ended by something else than the block:"
+                f"the transaction of {self.block} was ended by something other than the block:"
                 " nothing can be written in it any more"
             )
 
@@ -153,7 +153,7 @@ class LentAsyncConnection(Lent, AsyncConnection[Any]):
 
 
 def lend(conn: Any, block: str | None = None) -> Any:
-    """A connection for a job over this one of ours, until its `leave`. The block, where it is in a fenced one, is
+    """A connection for a job on top of this one of ours, until its `leave`. The fenced block, if it is in one, is
     named as the job wrote it."""
     lent = (LentAsyncConnection if isinstance(conn, AsyncConnection) else LentConnection)(conn.pgconn)
     if block is not None:
@@ -161,7 +161,7 @@ def lend(conn: Any, block: str | None = None) -> Any:
     lent._autocommit = block is None
     # Shared: one talks at a time, and the server knows each prepared statement by one name.
     lent.lock, lent._prepared = conn.lock, conn._prepared
-    # It is not the job's to close, so psycopg must not warn that nobody did.
+    # The job does not have to close it, so psycopg must not warn that nobody did.
     lent._pool = None
     return lent
 

@@ -1,4 +1,4 @@
-"""What a function says of its schedule, and the queries that plan a row and say which slot a run serves."""
+"""A function's rules for its schedule, and the queries that plan a row and record which slot a run serves."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -9,8 +9,8 @@ from cronlease.db.queries import Query, array, call, first, interval
 
 
 class Rules(NamedTuple):
-    """What a function says of its schedule where the row says nothing: the text of its cadence, how many runs a slot
-    gets, and how late a slot may be run; None is SQL's default, or without a limit."""
+    """A function's rules where its row has none: the text of its cadence, how many runs a slot gets, and how late a
+    slot may be run. None means SQL's default, or no limit."""
 
     cadence: str | None = None
     attempts: int | None = None
@@ -18,7 +18,7 @@ class Rules(NamedTuple):
 
 
 def rules_of(rules: Sequence[Rules]) -> dict[str, Any]:
-    """Arrays parallel to the actions; nothing where no rules are given."""
+    """Arrays parallel to the actions; empty if no rules are given."""
     columns: dict[str, list[str | None]] = {
         "p_cadences": [each.cadence for each in rules],
         "p_most_attempts": [None if each.attempts is None else str(each.attempts) for each in rules],
@@ -28,7 +28,7 @@ def rules_of(rules: Sequence[Rules]) -> dict[str, Any]:
 
 
 def unplanned_refreshes(actions: Collection[str], rules: Sequence[Rules] = ()) -> Query[list[dict[str, Any]]]:
-    """The rows that a dispatcher should plan, as their plan needs them."""
+    """The rows that a dispatcher should plan, with what a plan needs of them."""
     return call("unplanned_refreshes", {"p_actions": array(tuple(actions)), **rules_of(rules)}, first)
 
 
@@ -43,7 +43,7 @@ def plan_refresh(
     attempts: int | None = None,
     late_after: timedelta | None = None,
 ) -> Query[bool]:
-    """Answers whether it was written: only over the plan that was made from that cadence for that time."""
+    """Answers whether it was written: only over a plan that was made from planned_from, for next_run_at."""
     params = {
         "p_function_name": function_name,
         "p_planned_from": planned_from,
@@ -60,7 +60,7 @@ def plan_refresh(
 def serve_refresh_slot(
     function_name: str, request_id: UUID, fence: int, slot_at: datetime, missed_count: int
 ) -> Query[int]:
-    """Answers the how manieth attempt at the slot the run is."""
+    """Answers which attempt at the slot the run is."""
     params = {
         "p_function_name": function_name,
         "p_request_id": request_id,

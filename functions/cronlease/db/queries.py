@@ -4,13 +4,13 @@ A module that owns statements keeps them in one .sql file beside it, a section p
 `-- name: word`; calls of our SQL functions are written by `call`.
 
 Every parameter is sent with its type. The server chooses among functions of one name by the types of their arguments,
-so an untyped parameter would let somebody else's function be called in the place of ours.
+so with an untyped parameter somebody else's function could be called instead of ours.
 """
 
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, LiteralString, NamedTuple, TypeVar
@@ -19,23 +19,24 @@ from cronlease.db.schema import in_schema, schema
 
 T = TypeVar("T")
 
-_SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_SECTION = r"(?m)^-- name: (\w+)\n"
 _ARGUMENTS = {
     "text": (
         "function_name trigger job_name schedule_time action every reason status error cadence planned_from cron"
         " time_zone missed delivery actor operation search health"
     ),
-    "text[]": "actions cadences addresses",
+    "text[]": "actions cadences addresses function_names",
     "uuid": "request_id parent_request_id holder",
+    "uuid[]": "request_ids",
     "bigint": "fence fetched inserted updated unchanged closed",
-    "bigint[]": "delivered failed unsent",
+    "bigint[]": "delivered failed unsent fences",
     "integer": "attempts missed_count pause_after page runs",
     "integer[]": "most_attempts",
-    "boolean": "force replace with_args early",
+    "boolean": "force replace with_args all early",
     "interval": "lease backoff max_run delay retention older_than late late_after late_alert probe",
     "interval[]": "leases backoffs lates",
     "timestamptz": "at slot_at next_run_at delivery_at",
-    "jsonb": "args saved",
+    "jsonb": "args saved ends",
 }
 _TYPES = {f"p_{name}": kind for kind, names in _ARGUMENTS.items() for name in names.split()}
 
@@ -71,7 +72,7 @@ class _Queries(Mapping[str, LiteralString]):
 
 def load_queries(path: Path) -> Mapping[str, LiteralString]:
     """The statements of the file by name. What stands before the first section is a comment about all of them."""
-    pieces = _SECTION.split(path.read_text("utf-8"))
+    pieces = re.split(_SECTION, path.read_text("utf-8"))
     names, texts = pieces[1::2], pieces[2::2]
     assert len(names) == len(set(names)), f"{path.name} names a statement twice"
     return _Queries(dict(zip(names, (text.strip() + "\n" for text in texts), strict=True)))
@@ -91,6 +92,11 @@ def _call_text(place: str, function: str, names: tuple[str, ...], columns: str) 
     return f"select {in_schema(columns)} from {place}.{function}({arguments})"  # noqa: S608 (the names are our own)
 
 
+def given(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that have a value: the rest is left to the SQL function's defaults."""
+    return {name: value for name, value in params.items() if value is not None}
+
+
 def only_in(transaction: str, query: Query[T]) -> Query[T]:
     """The same query, which shows its fence only in the transaction of that ID: in any other one the row's lock is
     gone, and without a fence the lease is not ours."""
@@ -105,7 +111,12 @@ def only_in(transaction: str, query: Query[T]) -> Query[T]:
 
 @functools.cache
 def array(texts: tuple[str | None, ...]) -> str:
-    """As Postgres writes an array; the type is the argument's."""
+    """An array as Postgres writes it, of the argument's type. Cached, for what is sent again and again."""
+    return new_array(texts)
+
+
+def new_array(texts: Iterable[str | None]) -> str:
+    """The same, not cached, for values that do not come again."""
     quoted = [
         "null" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts
     ]
@@ -113,6 +124,7 @@ def array(texts: tuple[str | None, ...]) -> str:
 
 
 def interval(length: timedelta) -> str:
-    """As every version reads it: PostgreSQL 14 takes no number over 2^31, which is 36 minutes in microseconds."""
+    """An interval as every version reads it: PostgreSQL 14 takes no number over 2^31, which is 36 minutes in
+    microseconds."""
     seconds, rest = divmod(length, timedelta(seconds=1))
     return f"{seconds} s {rest.microseconds} us"

@@ -1,5 +1,5 @@
-"""`schedule_action`, for jobs, on a connection of theirs: in the transaction of `run.commit()` the new schedule and
-its data commit together. Not imported before it is used."""
+"""`schedule_action`, for jobs, on their own connection: in the transaction of `run.commit()` the new schedule and its
+data commit together. Not imported before it is used."""
 
 from collections.abc import Awaitable, Mapping
 from datetime import datetime, timedelta
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class When(TypedDict, total=False):
-    """Once, unless `every` is a band such as 10m..15m or a beat such as 6h, or `cron` says when, in `time_zone`; due
-    now, unless `delay` (such as 2h) or `at` says when. What is missed runs once, or with missed="skip" not later than
-    `late`; a slot gets so many attempts. After pause_after failed runs in a row only a probe runs, so long later;
-    late_alert says how late it may be before that is told."""
+    """When an action runs: once, unless `every` is a band such as 10m..15m or a beat such as 6h, or `cron` gives the
+    times in `time_zone`. It is first due now, unless `delay` (such as 2h) or `at` says otherwise. Missed slots are
+    run once; with missed="skip" no slot is run later than `late`. A slot gets `attempts` runs. After `pause_after`
+    failed runs in a row only a probe runs, `probe` later. `late_alert` is how late a run may be before an alert says
+    so."""
 
     args: Mapping[str, Any]
     delay: timedelta | str
@@ -49,9 +50,9 @@ def schedule_action(
     conn: Any, name: str, action: str, **when: Unpack[When]
 ) -> datetime | Awaitable[datetime | None] | None:
     """Schedules the registered action under a name of its own, in whatever transaction the connection is in. Answers
-    when it is first due, to be awaited on an async connection; None for a cron, which whoever looks first plans.
-    Raises ValueError for what cannot be a schedule, AlreadyThere where the name is taken and not to be replaced,
-    StillRunning where what is to be replaced runs; the transaction can go on after either."""
+    when it is first due, awaitable on an async connection; None for a cron, which is planned by whoever looks first.
+    Raises ValueError for an invalid schedule, AlreadyThere if the name is taken and `replace` is not set,
+    StillRunning if the schedule to replace is running; the transaction can go on after any of them."""
     at, delay, every = when.get("at"), when.get("delay"), when.get("every")
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
         raise ValueError("at is a datetime with a time zone: write datetime(..., tzinfo=timezone.utc)")
@@ -72,19 +73,19 @@ def schedule_action(
 
 
 def every_text(every: str) -> str:
-    """As the column holds it. Raises ValueError for anything but a band or a beat."""
+    """The text that the column holds. Raises ValueError for anything but a band or a beat."""
     cadence = Cadence.parse(every)
     if cadence.text == HIT:
         raise ValueError(
             '"hit" is for a function with a trigger of its own: a schedule row needs a cadence such as 10m..15m'
         )
     if cadence.cron is not None:
-        raise ValueError(f"{every!r} is a cron: say it by cron, and its zone by time_zone")
+        raise ValueError(f"{every!r} is a cron: pass it as cron, and its zone as time_zone")
     return cadence.text
 
 
 def _cadence(when: When) -> dict[str, Any]:
-    """What of these an older database would not know is only sent where it is given. Raises ValueError."""
+    """An older database does not know these arguments: each is sent only if it is given. Raises ValueError."""
     late, late_alert, probe = when.get("late"), when.get("late_alert"), when.get("probe")
     if cron := when.get("cron"):
         Cadence.of_cron(cron, when.get("time_zone"))

@@ -2,8 +2,8 @@
 
 All SQL is written for the schema public, and valid as it is. Where another schema is named, that name takes the
 place of `public` in qualified names, in literals and after the word schema; the pseudo role PUBLIC, which SQL writes
-without any of these, stays. A literal that means the role is written lower('PUBLIC'). Our roles get the name as an
-ending.
+without any of these, stays. A literal that means the role is written lower('PUBLIC'). Our roles get the name as a
+suffix.
 """
 
 import functools
@@ -14,7 +14,7 @@ from cronlease.readers import schema_name
 from cronlease.settings import SettingsError
 
 PUBLIC = "public"
-_NAMES = re.compile(r"\bpublic(?=\.)|(?<=')public(?=')|(?<=\bschema )public\b|\bcronlease_(?:runner|reader)\b")
+_NAMES = r"\bpublic(?=\.)|(?<=')public(?=')|(?<=\bschema )public\b|\bcronlease_(?:runner|reader)\b"
 # The first keys of advisory locks that version 0.1 takes, too; refresh_lock_key has the others.
 _KEYS = {"migrate": 3}
 
@@ -25,13 +25,13 @@ def schema() -> str:
 
 
 def in_schema(text: str) -> str:
-    """The text, about that schema."""
+    """The text, with the name of that schema in it."""
     name = schema()
     return text if name == PUBLIC else _substituted(text, name)
 
 
 def lock_key(purpose: str) -> int:
-    """As refresh_lock_key answers it, for what is locked before that function is there."""
+    """The key that refresh_lock_key answers, for what is locked before that function exists."""
     name = schema()
     if name == PUBLIC:
         return _KEYS[purpose]
@@ -43,7 +43,7 @@ def lock_key(purpose: str) -> int:
 
 @functools.lru_cache(maxsize=1000)
 def _substituted(text: str, name: str) -> str:
-    return _NAMES.sub(lambda match: name if match[0] == PUBLIC else f"{match[0]}_{name}", text)
+    return re.sub(_NAMES, lambda match: name if match[0] == PUBLIC else f"{match[0]}_{name}", text)
 
 
 @functools.cache

@@ -35,7 +35,7 @@ _MEANING: dict[str, type[DatabaseTrouble]] = {
     "42725": Ambiguous,
     "42P13": Mismatch,
     "42P16": Mismatch,
-    # The schema was migrated under a prepared statement: as good as a lost connection, a new one has the new plan.
+    # The schema was migrated under a prepared statement: treated as a lost connection, since a new one plans anew.
     "0A000": ConnectionLost,
     "26000": ConnectionLost,
 }

@@ -32,7 +32,7 @@ class _Patterns(NamedTuple):
 def _patterns() -> _Patterns:
     """Compiled when the first text is read: most processes never read one.
 
-    Letters are what is neither ASCII's other characters nor a digit. An unterminated quote reaches to the end: the
+    A letter is anything but a digit and ASCII's other characters. An unterminated quote reaches to the end: the
     server refuses such a text as a whole. Strings with a newline between them are one, and backslashes mean in the
     second what they did in the first."""
     letter = r"[^\0-@\[-^`{-\x7f]"
@@ -105,7 +105,7 @@ class _Statement:
             self._last = word
 
     def refused(self) -> str | None:
-        """What the statement is refused as; None where it may be sent."""
+        """What the statement is refused as; None if it may be sent."""
         first, second, third = [*self._first, "", "", ""][:3]
         if first == "rollback":
             rolls_to = third if second in _NOISE else second

@@ -1,1 +1,1 @@
-"""The PostgreSQL of a wheel, for a person's own machine and for tests."""
+"""A PostgreSQL from a wheel, for a developer's own machine and for tests."""

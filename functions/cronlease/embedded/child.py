@@ -27,10 +27,10 @@ def spawn(
     keep_open: Sequence[int] = (),
     on_parent_death: signal.Signals = signal.SIGINT,
 ) -> subprocess.Popen[bytes]:
-    """Starts a child in a session of its own: a terminal's Ctrl-C reaches only us, and we choose the order.
+    """Starts a child in its own session: a terminal's Ctrl-C reaches only us, and we choose the order of the end.
 
-    On Linux it gets `on_parent_death` when the thread that calls this is gone, even by SIGKILL: call it
-    from the main thread.
+    On Linux the child gets `on_parent_death` when the calling thread is gone, even by SIGKILL: call this from the
+    main thread.
     """
     return subprocess.Popen(  # noqa: S603
         command,
@@ -45,31 +45,29 @@ def spawn(
         user=account.uid if account else None,
         group=account.gid if account else None,
         extra_groups=[] if account else None,
-        # Runs after the change of user, which would clear the signal.
+        # Runs after the change of user, which clears the signal.
         preexec_fn=end_with_parent(on_parent_death),
     )
 
 
 def end_with_parent(number: signal.Signals) -> Callable[[], None] | None:
-    """What a child does before it becomes its program, to get that signal when its parent is gone; None where the
-    system has no such thing."""
+    """A preexec_fn that makes the child get that signal when its parent is gone; None where the system lacks it."""
     libc, parent = _libc, os.getpid()
     if libc is None:
         return None
 
     def ask_for_signal() -> None:
         libc.prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
-        if os.getppid() != parent:  # the parent died before we asked: no signal will come
+        if os.getppid() != parent:  # the parent died first: no signal will come
             os._exit(1)
 
     return ask_for_signal
 
 
 def children(pid: int) -> list[int]:
-    """The processes that this one has started and that still live. Not on Windows."""
-    kept = Path(f"/proc/{pid}/task/{pid}/children")
+    """The live child processes of this process. Not on Windows."""
     with contextlib.suppress(OSError):
-        return [int(each) for each in kept.read_text().split()]
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     if Path("/proc/self").exists():
         return []
     listed = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True)  # noqa: S607
@@ -78,7 +76,7 @@ def children(pid: int) -> list[int]:
 
 
 def stop(process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]) -> None:
-    """Sends each signal in turn and waits so many seconds for it to work; the last resort is a kill."""
+    """Sends each signal in turn and waits that many seconds for the end; the last resort is SIGKILL."""
     for number, seconds in steps:
         process.send_signal(number)  # does nothing when it has ended
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -88,5 +86,5 @@ def stop(process: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals,
         process.kill()
     else:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # with the children it may have in its session
+            os.killpg(process.pid, signal.SIGKILL)  # also its children in its session
     process.wait()

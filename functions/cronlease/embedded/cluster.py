@@ -1,4 +1,4 @@
-"""The cluster of the embedded PostgreSQL: its files, how it is served, and how it is reached. Starts no server."""
+"""The cluster of the embedded PostgreSQL: its files, the server's command line and addresses. Starts no server."""
 
 import os
 import secrets
@@ -24,7 +24,7 @@ _INITDB_SECONDS = 120.0
 
 
 def default_data_dir() -> Path:
-    """CRONLEASE_DATA_DIR, else where this system keeps a user's data."""
+    """CRONLEASE_DATA_DIR, else this system's place for a user's data."""
     if chosen := os.environ.get("CRONLEASE_DATA_DIR"):
         return Path(chosen)
     if sys.platform == "win32":
@@ -38,7 +38,7 @@ def default_data_dir() -> Path:
 
 
 def make_data_dir(data_dir: Path, account: Account | None) -> None:
-    """Makes what is missing of the path; directories that were there already keep their owner and mode."""
+    """Creates missing directories of the path; existing ones keep their owner and mode."""
     missing = [path for path in [data_dir, *data_dir.parents] if not path.exists()]
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
@@ -51,8 +51,8 @@ def make_data_dir(data_dir: Path, account: Account | None) -> None:
 
 
 def create_cluster(cluster: Path, bin_dir: Path, account: Account | None, *, fsync: bool) -> None:
-    """Runs initdb beside and renames, so that a cluster that exists is complete. The caller holds the start lock:
-    what another initdb left is then nobody's."""
+    """Runs initdb in a temporary directory and renames it, so that an existing cluster is always complete. The caller
+    holds the start lock, so leftovers of another initdb can be deleted."""
     for abandoned in cluster.parent.glob(f"{_BUILDING}*"):
         shutil.rmtree(abandoned, ignore_errors=True)
     building = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=cluster.parent))
@@ -90,7 +90,7 @@ def password_file(cluster: Path) -> Path:
 
 
 def server_command(cluster: Path, bin_dir: Path, port: int, *, fsync: bool) -> list[str]:
-    """What serves the cluster on loopback."""
+    """The command that serves the cluster on loopback."""
     settings = {
         "listen_addresses": "127.0.0.1",
         "port": port,
@@ -100,26 +100,26 @@ def server_command(cluster: Path, bin_dir: Path, port: int, *, fsync: bool) -> l
         "logging_collector": "off",
     }
     if not fsync:
-        # For tests, which also prepare transactions.
+        # For tests; some of them prepare transactions.
         settings |= {"fsync": "off", "full_page_writes": "off", "max_prepared_transactions": "10"}
     command = [str(program(bin_dir, "postgres")), "-D", str(cluster)]
     return command + [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
 
 
 def server_environment() -> dict[str, str]:
-    """Ours without libpq's variables, and with messages that can be recognised."""
+    """Our environment without libpq's variables, and with untranslated messages."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PG")} | {"LC_ALL": "C"}
 
 
 def one_line(log: bytes) -> str:
-    """The end of a program's output as a part of a sentence."""
+    """The end of a program's output, fit for a sentence."""
     lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
-    return " | ".join(lines[-5:]) or "it said nothing"
+    return " | ".join(lines[-5:]) or "it printed nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class PostmasterFile:
-    """What a server writes about itself; after a crash it is still there and describes nobody."""
+    """The postmaster.pid of a server. After a crash the file stays and is stale."""
 
     pid: int
     port: int
@@ -127,7 +127,7 @@ class PostmasterFile:
 
     @classmethod
     def read(cls, cluster: Path) -> Self | None:
-        """None while there is none, or only the beginning of one."""
+        """None when the file is missing or incomplete."""
         try:
             lines = (cluster / "postmaster.pid").read_text(errors="replace").splitlines()
             return cls(int(lines[0]), int(lines[3]), len(lines) > 7 and lines[7].strip() == "ready")
@@ -143,7 +143,7 @@ def free_port() -> int:
 
 
 class Reachable:
-    """Where a server listens, and who may connect; its port and password are known once it runs."""
+    """The addresses of a server; its port and password are known once it runs."""
 
     def __init__(self, cluster: Path, bin_dir: Path) -> None:
         self._cluster = cluster
@@ -158,17 +158,17 @@ class Reachable:
     def dsn_for(self, dbname: str) -> str:
         """A URI for any database of the server."""
         address = f"127.0.0.1:{self.port}/{quote(dbname, safe='')}"
-        # The options keep a user's PGSSLMODE and the like from reaching a server that has none of it.
+        # Overrides a user's PGSSLMODE and the like: this server supports none of it.
         return f"postgresql://postgres:{self._password}@{address}?sslmode=disable&gssencmode=disable"
 
     def shell_variables(self, dbname: str) -> str:
-        """For a shell: libpq's, which psql and our verbs read; names the file of the password, not the password."""
+        """libpq's variables for a shell, for psql and our commands; names the password's file, not the password."""
         password = shlex.quote(str(password_file(self._cluster)))
         address = f"PGHOST=127.0.0.1 PGPORT={self.port} PGUSER=postgres PGDATABASE={shlex.quote(dbname)}"
         return f'{address} PGPASSWORD="$(cat {password})"'
 
     def psql_command(self, dbname: str) -> str:
-        """What to paste into a shell to look inside."""
+        """A command to paste into a shell."""
         return f"{self.shell_variables(dbname)} {shlex.quote(str(program(self._bin_dir, 'psql')))}"
 
 

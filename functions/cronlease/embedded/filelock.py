@@ -1,24 +1,23 @@
-"""A lock on a file that ends with the last process that holds it."""
+"""A lock on a file. It ends with the last process that holds it."""
 
 import contextlib
 import os
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 
 class FileLock:
-    """Held until closed. A child that inherits the descriptor holds it too (not on Windows)."""
+    """Held until closed. A child that inherits the descriptor holds the lock too (not on Windows)."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @classmethod
     def take(cls, path: Path, *, shared: bool = False) -> Self | None:
-        """The lock, or None when somebody else holds it. A shared one is held by any number, and then by nobody
-        alone; there is none on Windows."""
+        """The lock, or None when another process holds it. Any number may hold it shared, which excludes an exclusive
+        holder. Windows has no shared lock: the answer is None."""
         if shared and sys.platform == "win32":
             return None
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -46,7 +45,7 @@ class FileLock:
         return lock
 
     def release(self) -> None:
-        """Ends it also for children that inherited the descriptor: a job may leave some behind."""
+        """Unlocks also for children that inherited the descriptor: a job may leave some behind."""
         if sys.platform != "win32":
             import fcntl
 
@@ -60,7 +59,5 @@ class FileLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,6 +1,6 @@
 """Where PostgreSQL's programs are, and which account runs them. Starts no server.
 
-Only the wheel's binaries are used: its Python code, when root, creates users and opens directories.
+Uses only the wheel's binaries: as root, its Python code creates users and opens directories.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ _SUFFIX = ".exe" if sys.platform == "win32" else ""
 
 
 class EmbeddedPostgresError(Exception):
-    """The embedded PostgreSQL cannot be had; the message is one sentence that says what to do."""
+    """The embedded PostgreSQL is unavailable; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Account:
 
 
 def wheel_bin_dir() -> Path:
-    """The wheel's bin directory, found without importing the wheel."""
+    """The wheel's bin directory; does not import the wheel."""
     spec = importlib.util.find_spec(_WHEEL)
     for package in (spec.submodule_search_locations or []) if spec else []:
         bin_dir = Path(package) / "pginstall18" / "bin"
@@ -48,7 +48,7 @@ def program(bin_dir: Path, name: str) -> Path:
 
 
 def server_account(cluster: Path) -> Account | None:
-    """Who must run the server: None for ourselves; for root the cluster's owner, else postgres, else nobody."""
+    """The account that must run the server: None for our own; as root the cluster's owner, postgres or nobody."""
     if sys.platform == "win32" or os.geteuid() != 0:
         return None
     import pwd
@@ -67,7 +67,7 @@ def server_account(cluster: Path) -> Account | None:
 
 
 def closed_directory(path: Path, account: Account) -> Path | None:
-    """The first directory on the way to `path`, itself included, that the account may not enter."""
+    """The first directory on the path, itself included, that the account may not enter."""
     real = path.resolve()
     for directory in [*reversed(real.parents), real]:
         if directory.is_dir() and not _may(directory, account, stat.S_IXOTH):
@@ -85,14 +85,14 @@ def _may(path: Path, account: Account, need: int) -> bool:
 
 
 def reachable_bin_dir(bin_dir: Path, account: Account | None, copies: Path) -> Path:
-    """`bin_dir`, or when the account cannot get at it (a virtualenv in root's home) a copy under `copies`."""
+    """`bin_dir`, or a copy under `copies` when the account cannot read it (a virtualenv in root's home)."""
     if account is None:
         return bin_dir
     postgres = program(bin_dir, "postgres").resolve()
     if closed_directory(postgres.parent, account) is None and _may(postgres, account, stat.S_IXOTH | stat.S_IROTH):
         return bin_dir
     copy = copies / f"install-{_version(postgres)}"
-    # $ORIGIN/../../../NAME.libs is where the wheel's programs look for their libraries.
+    # The wheel's programs load their libraries from $ORIGIN/../../../NAME.libs.
     install, package = bin_dir.parent, bin_dir.parent.parent
     if not copy.exists():
         _copy_install(install, package, copy)
@@ -105,7 +105,7 @@ def _version(postgres: Path) -> str:
 
 
 def _copy_install(install: Path, package: Path, copy: Path) -> None:
-    """Copies beside and renames, so that a copy that exists is a whole one."""
+    """Copies to a temporary directory and renames it, so that an existing copy is always complete."""
     with tempfile.TemporaryDirectory(prefix=f"{copy.name}-", dir=copy.parent, ignore_cleanup_errors=True) as building:
         whole = Path(building) / "whole"
         skip_headers = shutil.ignore_patterns("include")

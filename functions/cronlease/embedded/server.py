@@ -1,7 +1,8 @@
 """An embedded PostgreSQL: one server per data directory, a direct child of the process that started it.
 
-A second process in the same directory joins the running server and never stops it; its owner may wait for those that
-keep it. Connections go over loopback with a random password in the cluster: whoever can read the cluster may connect.
+A second process with the same directory joins the running server and never stops it; the owner may wait for joined
+processes that keep the server. Connections go over loopback with a random password, which is stored in the cluster:
+whoever can read the cluster may connect.
 """
 
 import atexit
@@ -48,7 +49,7 @@ __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "default_data_dir", "whe
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.005
-_LOOK_AGAIN_SECONDS = 0.05
+_KEPT_POLL_SECONDS = 0.05
 _PORT_ATTEMPTS = 5
 _LOG_BYTES = 1_000_000
 
@@ -72,8 +73,9 @@ class EmbeddedPostgres(Reachable):
 
     @classmethod
     def start(cls, data_dir: Path, *, bin_dir: Path | None = None, fsync: bool = True, keep: bool = False) -> Self:
-        """Starts the server of this data directory, making the cluster if there is none, or joins the running one,
-        and can keep that: stop_when_free of its owner waits for our stop(), or for the end of this process."""
+        """Starts the server of this data directory, after creating a missing cluster, or joins the running one.
+        `keep` makes a joined server last: its owner's stop_when_free waits for our stop() or the end of this
+        process."""
         data_dir = data_dir.absolute()
         try:
             account = server_account(data_dir / "cluster")
@@ -97,7 +99,7 @@ class EmbeddedPostgres(Reachable):
 
     @property
     def running(self) -> bool:
-        """Whether there is still a server: a joined one goes with its owner."""
+        """Whether the server still runs: a joined one ends with its owner."""
         if self._process is not None:
             return self._process.poll() is None
         free = FileLock.take(self._data_dir / "server.lock")
@@ -107,14 +109,14 @@ class EmbeddedPostgres(Reachable):
             return False
 
     def create_database(self, dbname: str) -> str:
-        """Makes another database if there is none of that name; answers its URI."""
+        """Creates the database if it is missing, and returns its URI."""
         with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
             create_if_missing(self.dsn_for("postgres"), dbname)
         return self.dsn_for(dbname)
 
     def restart(self) -> None:
-        """Ends an owned server as a crash would, and starts it again where it was."""
-        assert self._process is not None, "only its owner may"
+        """Crashes an owned server and starts it again on the same port."""
+        assert self._process is not None, "only its owner restarts it"
         try:
             with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
                 child.stop(self._process, [] if sys.platform == "win32" else [(signal.SIGQUIT, 10.0)])
@@ -125,24 +127,24 @@ class EmbeddedPostgres(Reachable):
         except OSError as error:
             raise EmbeddedPostgresError(f"the embedded PostgreSQL does not start again: {error}") from error
 
-    def stop_when_free(self, told: Callable[[], None] = lambda: None, patience: float = 1.0) -> None:
-        """The same as stop(), once nobody keeps the server; `told` is called after that many seconds of waiting."""
-        told_at = time.monotonic() + patience
+    def stop_when_free(self, announce: Callable[[], None] = lambda: None, patience: float = 1.0) -> None:
+        """Does stop() once nobody keeps the server; calls `announce` after that many seconds of waiting."""
+        announce_at = time.monotonic() + patience
         while self.owned:
-            # Under this lock nobody joins: whoever comes now finds either a server that stays, or none.
+            # Nobody joins under this lock: a newcomer finds either a server that stays, or none.
             with FileLock.wait(self._data_dir / "start.lock", _START_SECONDS):
                 if (free := FileLock.take(self._data_dir / "kept.lock")) is not None:
                     with free:
                         self.stop()
                     return
-            if time.monotonic() > told_at:
-                told()
-                told_at = math.inf
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            if time.monotonic() > announce_at:
+                announce()
+                announce_at = math.inf
+            time.sleep(_KEPT_POLL_SECONDS)
         self.stop()
 
     def stop(self) -> None:
-        """Ends an owned server and waits for its end, or lets go of a kept one; any number of times."""
+        """Stops an owned server and waits for its end, or lets go of a kept one. May be called repeatedly."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None
@@ -169,15 +171,15 @@ class EmbeddedPostgres(Reachable):
         if not self._cluster.exists():
             create_cluster(self._cluster, self._bin_dir, self._account, fsync=self._fsync)
         self._password = password_file(self._cluster).read_text(encoding="ascii")
-        # The server holds this lock through an inherited descriptor, so a free one means that no server
-        # lives here, whatever a postmaster.pid left by a crash says, and nobody else's port is asked.
+        # The server holds this lock through an inherited descriptor. A free lock means that no server lives here,
+        # whatever a stale postmaster.pid says, so we never connect to a port that belongs to another program by now.
         while (alive := FileLock.take(self._data_dir / "server.lock")) is None:
             if self._answers():
                 return  # another process got there first
             self._check_deadline()
             time.sleep(_POLL_SECONDS)
         if sys.platform == "win32":
-            self._alive = alive  # nothing is inherited there: the owner holds it for the server
+            self._alive = alive  # no descriptor is inherited there: the owner holds the lock for the server
             self._launch([])
         else:
             with alive:
@@ -191,7 +193,7 @@ class EmbeddedPostgres(Reachable):
         atexit.register(self.stop)
         try:
             for attempt in range(1, _PORT_ATTEMPTS + 1):
-                # One that is started again keeps its port: its callers know no other.
+                # A restarted server keeps its port: its clients know no other.
                 port = self.port if attempt == 1 else 0
                 self._process = self._spawn(port or free_port(), keep_open)
                 if self._wait_until_ready(self._process, last=attempt == _PORT_ATTEMPTS):
@@ -216,13 +218,13 @@ class EmbeddedPostgres(Reachable):
             )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], *, last: bool) -> bool:
-        """False when somebody took the port first and another is worth a try."""
+        """False when another process took the port first and the next port is worth a try."""
         while not self._answers(process.pid):
             if process.poll() is not None:
                 reason = self._log_tail()
                 if "Address already in use" in reason and not last:
                     return False
-                raise EmbeddedPostgresError(f"the embedded PostgreSQL ended at once: {reason}")
+                raise EmbeddedPostgresError(f"the embedded PostgreSQL ended immediately: {reason}")
             self._check_deadline()
             time.sleep(_POLL_SECONDS)
         return True
@@ -235,7 +237,7 @@ class EmbeddedPostgres(Reachable):
         self.pid, self.port = file.pid, file.port
         try:
             create_if_missing(self.dsn_for("postgres"), DATABASE)
-        except psycopg.OperationalError:  # it is stopping, or has just stopped
+        except psycopg.OperationalError:  # it is stopping or has just stopped
             return False
         return True
 

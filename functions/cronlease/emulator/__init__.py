@@ -1,1 +1,1 @@
-"""What a person's machine needs to see it all run: PostgreSQL, sample feeds, a scheduler. Never deployed."""
+"""What a developer needs to watch a function run: PostgreSQL, sample feeds, a scheduler. Never deployed."""

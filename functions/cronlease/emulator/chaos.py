@@ -1,5 +1,5 @@
-"""What goes wrong on purpose with processes: the function's workers are killed, stopped and told to end, the database
-crashes. Decides when, from the main thread, which starts and ends processes."""
+"""Faults of processes: kills, pauses and terminates the function's workers, and crashes the database. Runs on the
+main thread, which starts and ends processes."""
 
 import contextlib
 import os
@@ -16,15 +16,13 @@ from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.emulator.faults import Dice, Faults
 from cronlease.emulator.function import EmulatorError, FunctionProcess
 
-# How long another has, once the lease is out, to take over from a run that is stopped, so that both are alive.
+# A paused run stays paused this long after its lease expired, so that another run takes over while both are alive.
 _TAKE_OVER_SECONDS = 1.0
 _GRACE_SECONDS = 1.0
 
-Report = Callable[[str], None]
-
 
 class Chaos:
-    """Call `tick` again and again; `end` makes sure that nothing stays stopped."""
+    """Call `tick` repeatedly; `end` makes sure that nothing stays paused."""
 
     def __init__(
         self,
@@ -33,7 +31,7 @@ class Chaos:
         function: FunctionProcess,
         server: EmbeddedPostgres | None,
         conninfo: str,
-        report: Report,
+        report: Callable[[str], None],
     ) -> None:
         check(faults, server)
         self._dice = dice
@@ -49,27 +47,31 @@ class Chaos:
         ]
         self._wanted = {act: every for every, act in wanted if every}
         now = time.monotonic()
-        self._due = {act: now + every * dice.uniform(0.4, 0.8) for act, every in self._wanted.items()}
+        self._due = {act: now + every * dice.random.uniform(0.4, 0.8) for act, every in self._wanted.items()}
+        self._not_before = now
         self._paused: int | None = None
         self._resume_at = 0.0
 
     def tick(self) -> None:
         """Does what is due; what cannot be done now is tried again at the next call."""
         if self._paused is not None:
-            # Nothing else until then: what takes over from the stopped one must live to do so.
+            # No other fault until then: the run that takes over has to survive.
             if time.monotonic() < self._resume_at:
                 return
             self._resume()
             self._grant_a_moment()
-        for act, every in self._wanted.items():
-            if self._paused is None and time.monotonic() >= self._due[act] and act():
-                self._due[act] = time.monotonic() + every * self._dice.uniform(0.7, 1.3)
+        # The one that has waited longest goes first, so that frequent faults do not keep out the others.
+        for act in sorted(self._wanted, key=self._due.__getitem__):
+            if self._is_time_for(act) and act():
+                self._due[act] = time.monotonic() + self._wanted[act] * self._dice.random.uniform(0.7, 1.3)
                 self._grant_a_moment()
 
+    def _is_time_for(self, act: Callable[[], bool]) -> bool:
+        return self._paused is None and time.monotonic() >= max(self._due[act], self._not_before)
+
     def _grant_a_moment(self) -> None:
-        """One thing after the other: what is hurt all the time gets nothing done that could be wrong."""
-        soonest = time.monotonic() + _GRACE_SECONDS
-        self._due = {act: max(due, soonest) for act, due in self._due.items()}
+        """Spaces faults out: a function under constant faults commits nothing that could be wrong."""
+        self._not_before = time.monotonic() + _GRACE_SECONDS
 
     def end(self) -> None:
         self._wanted = {}
@@ -82,7 +84,7 @@ class Chaos:
         return self._signal("sigterm", signal.SIGTERM) is not None
 
     def _pause(self) -> bool:
-        # In the midst of a run, or there is no lease to outlast.
+        # Only during a run: otherwise there is no lease to outlast.
         left = _lease_left(self._conninfo)
         if left is None:
             return False
@@ -91,11 +93,11 @@ class Chaos:
         return self._paused is not None
 
     def _signal(self, kind: str, number: signal.Signals) -> int | None:
-        """Sends it to one of the workers; answers which, None when there is none."""
+        """Signals one of the workers and returns its pid; None when there is no worker."""
         workers = self._function.workers()
         if not workers:
             return None
-        pid = self._dice.one_of(workers)
+        pid = self._dice.random.choice(workers)
         try:
             os.kill(pid, number)
         except ProcessLookupError:
@@ -120,22 +122,22 @@ class Chaos:
 
 
 def possible(faults: Faults, server: EmbeddedPostgres | None) -> Faults:
-    """Those of them that this machine and this database can have."""
+    """The faults that are possible on this machine and with this database."""
     if sys.platform == "win32":
         faults = faults._replace(kill_every=0.0, pause_every=0.0, sigterm_every=0.0)
     return faults if server is not None and server.owned else faults._replace(db_restart_every=0.0)
 
 
 def check(faults: Faults, server: EmbeddedPostgres | None) -> None:
-    """Raises the sentence when this machine or this database cannot go wrong that way."""
+    """Raises EmulatorError for a fault that is impossible on this machine or with this database."""
     if faults.hurt_processes and sys.platform == "win32":
-        raise EmulatorError("there are no signals on Windows: leave --kill-every, --pause-every, --sigterm-every out")
+        raise EmulatorError("Windows has no signals: leave out --kill-every, --pause-every and --sigterm-every")
     if faults.db_restart_every and (server is None or not server.owned):
-        raise EmulatorError("--db-restart-every is only for an embedded PostgreSQL that this emulator has started")
+        raise EmulatorError("--db-restart-every works only with an embedded PostgreSQL that this emulator started")
 
 
 def _lease_left(conninfo: str) -> float | None:
-    """The longest that a run in progress may still go without renewing; None when there is none, or no database."""
+    """The seconds until the last lease of a run in progress expires; None without a run or a database."""
     query = load_queries(Path(__file__).with_suffix(".sql"))["lease_left"]
     with contextlib.suppress(psycopg.Error), psycopg.connect(conninfo, connect_timeout=5) as conn:
         row = conn.execute(query.encode()).fetchone()

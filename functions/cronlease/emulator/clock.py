@@ -1,4 +1,4 @@
-"""The scheduler's time, which may run faster than ours."""
+"""The scheduler's time, which may run faster than real time."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -16,9 +16,9 @@ class Clock:
         return self._first + timedelta(seconds=(time.monotonic() - self._began) * self._speed)
 
     def real(self, seconds: float) -> float:
-        """How long so many of its seconds take."""
+        """How many real seconds this many seconds of the clock take."""
         return seconds / self._speed
 
     def until(self, moment: datetime) -> float:
-        """Our seconds until then; 0 when it is past."""
+        """Real seconds until then; 0 when it is past."""
         return max(0.0, self.real((moment - self.now()).total_seconds()))

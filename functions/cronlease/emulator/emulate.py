@@ -1,34 +1,37 @@
-"""Everything on one machine: what is hit, and a scheduler that hits it, as badly as it is told to. Prints what
-happens, and at the end whether the promises were kept."""
+"""Runs the function and a local scheduler that hits it, with the requested faults. Prints what happens, and at the
+end whether the promises were kept."""
 
+import json
 import queue
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from cronlease.emulator import chaos
-from cronlease.emulator.bulletin import Bulletin
 from cronlease.emulator.clock import Clock
 from cronlease.emulator.environment import Environment, started
 from cronlease.emulator.faults import NO_FAULTS, Dice
 from cronlease.emulator.function import EmulatorError, FunctionEnded
-from cronlease.emulator.jobs import TimedJob
 from cronlease.emulator.scheduler import Hit, Scheduler, Sender
 from cronlease.emulator.show import Screen
 from cronlease.emulator.start import Options, Warn, in_thread, ready
 from cronlease.emulator.stopping import Stopping, stop_signals
 from cronlease.emulator.verdict import Before, Ledger, judge, stale
+from cronlease.emulator.verdict_file import VerdictFile
+from cronlease.process.emulated import EMULATED
 
 _FIRST_SCREEN_SECONDS = 30.0
 _LAST_ANSWERS_SECONDS = 5.0
 _SETTLE_SECONDS = 15.0
 _SETTLE_PAUSE_SECONDS = 0.25
-_ATTEMPT_TO_SETTLE_SECONDS = 10.0
+_SETTLE_DEADLINE_SECONDS = 10.0
 
 
 def emulate(options: Options, screen: Screen, warn: Warn) -> int:
-    """Runs until Ctrl-C, SIGTERM or `seconds` after the start; answers the exit status: 1 when a promise was broken,
-    or when chaos saw too few runs to prove anything. Raises one of TROUBLES. Call it from the main thread: signals
-    arrive there, and the children end with it."""
+    """Runs until Ctrl-C, SIGTERM or `seconds` after the start and returns the exit status: 1 when a promise was
+    broken, or when chaos saw too few runs to prove anything. Raises one of TROUBLES. Call it from the main thread:
+    signals arrive there, and the child processes end with it."""
     with stop_signals(warn) as stopping, started(options.target, options.port, stopping, warn) as environment:
         if not ready(environment, options, stopping):
             environment.function.stop()
@@ -38,8 +41,31 @@ def emulate(options: Options, screen: Screen, warn: Warn) -> int:
         return _Emulation(options, environment, stopping, screen, warn).run()
 
 
+def emulate_once(
+    options: Options, echo: Callable[[str], None], waiting: AbstractContextManager[object], warn: Warn
+) -> int:
+    """Sends one hit, for scripts: prints its answer and returns the exit status, 0 for a run or a skip that is ok.
+    Waits for the answer within `waiting`, which may start threads: nothing forks after that."""
+    with stop_signals(warn) as stopping, started(options.target, options.port, stopping, warn) as environment:
+        if not ready(environment, options, stopping):
+            return 1
+        job, sender = options.plan.jobs[0], Sender(environment.function.url, environment.token)
+        with waiting:
+            in_thread(lambda: stopping.events.put(sender.send(job, Clock().now(), job.attempt_deadline)))
+            hit = stopping.events.get()
+        if hit is None:
+            return 1
+        if hit.error is not None:
+            environment.function.check()
+            raise EmulatorError(f"the function did not answer: {hit.error}; {environment.log.keep()}")
+        echo(json.dumps(hit.body, ensure_ascii=False))
+        if hit.status is not None and hit.status >= 500:
+            warn(environment.log.keep())
+        return 0 if hit.succeeded and hit.body.get("ok", True) else 1
+
+
 class _Emulation:
-    """The hits, from the first to the verdict."""
+    """From the first hit to the verdict."""
 
     def __init__(
         self, options: Options, environment: Environment, stopping: Stopping, screen: Screen, warn: Warn
@@ -75,25 +101,26 @@ class _Emulation:
         ]
 
     def run(self) -> int:
-        before = Before.read(self._environment.conninfo, self._options.scope)
-        bulletin = Bulletin(
+        conninfo = self._environment.conninfo
+        before = Before.read(conninfo, self._options.scope)
+        verdict_file = VerdictFile(
             self._environment.verdict_file,
-            lambda: judge(self._environment.conninfo, before, self._ledger.copied(), self._dice.done.copy(), []),
+            lambda: judge(conninfo, before, self._ledger.copied(), self._dice.done.copy(), []),
         )
-        bulletin.start()
+        verdict_file.start()
         ended = self._hit_until_the_end()
-        bulletin.stop()
+        verdict_file.stop()
         self._stopping.begin()
         stuck = self._settle(before) if self._faults != NO_FAULTS and ended is None else []
         self._environment.function.stop()
         self._last_answers()
         if ended is not None and not self._ledger.hits:
             raise ended
-        brought = self._options.target.brought
-        verdict = judge(self._environment.conninfo, before, self._ledger, self._dice.done, stuck, brought)
+        verdict = judge(conninfo, before, self._ledger, self._dice.done, stuck, self._options.target.extensions)
         self._show_rows()
-        verdict = replace(verdict, cadence=self._options.unfit)
-        self._screen.verdict(verdict)
+        keeps_times = self._environment.server is None and EMULATED not in self._options.plan.environment
+        verdict = replace(verdict, cadence=self._options.unfit, keeps_times=keeps_times)
+        self._screen.verdict(verdict, must_prove=self._options.all_that_can_be)
         if ended is not None:
             raise ended
         proves_nothing = self._options.all_that_can_be and verdict.too_few is not None
@@ -103,7 +130,7 @@ class _Emulation:
         return 1 if verdict.violations or proves_nothing else 0
 
     def _hit_until_the_end(self) -> FunctionEnded | None:
-        """Answers the error when the function was the first to end."""
+        """Returns the error if the function ended by itself."""
         for scheduler in self._schedulers:
             scheduler.start()
         try:
@@ -117,10 +144,10 @@ class _Emulation:
         return None
 
     def _follow(self) -> None:
-        """Prints a line per hit, and the rows at the end of the first screen, until told to stop or time is up."""
+        """Prints a line per hit until a signal comes or time is up; shows the rows once the first screen is full."""
         began, seconds = time.monotonic(), self._options.seconds
-        # Where it ends soon after, once is enough.
-        screen_is_full = seconds is not None and seconds < 2 * _FIRST_SCREEN_SECONDS
+        # A short emulation shows the rows only at its end.
+        rows_shown = seconds is not None and seconds < 2 * _FIRST_SCREEN_SECONDS
         while seconds is None or time.monotonic() < began + seconds:
             self._environment.function.check()
             if self._environment.server is not None and not self._environment.server.running:
@@ -128,8 +155,8 @@ class _Emulation:
                     "the PostgreSQL it had joined stopped with the process that started it: start again"
                 )
             self._chaos.tick()
-            if not screen_is_full and time.monotonic() > began + _FIRST_SCREEN_SECONDS:
-                screen_is_full = True
+            if not rows_shown and time.monotonic() > began + _FIRST_SCREEN_SECONDS:
+                rows_shown = True
                 self._show_rows()
             try:
                 hit = self._events.get(timeout=0.2)
@@ -140,34 +167,36 @@ class _Emulation:
             self._enter(hit)
 
     def _show_rows(self) -> None:
-        self._screen.rows(self._environment.conninfo, self._options.target.brought)
+        functions, extensions = self._options.scope.functions, self._options.target.extensions
+        self._screen.rows(self._environment.conninfo, functions, extensions)
 
     def _enter(self, hit: Hit) -> None:
         self._ledger.enter(hit)
         self._screen.hit(hit)
 
     def _settle(self, before: Before) -> list[str]:
-        """Hits in peace until no lease that has run out is left; answers those that stay."""
-        job, deadline = self._options.plan.jobs[0], time.monotonic() + _SETTLE_SECONDS
+        """Hits without faults until no expired lease is left; returns the schedules that keep one."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
         stuck = stale(self._environment.conninfo, before)
         if stuck:
-            self._stopping.announce("what was hurt to be taken over", _SETTLE_SECONDS)
+            self._stopping.announce("another run to take over the expired leases", _SETTLE_SECONDS)
         while stuck and time.monotonic() < deadline:
-            in_thread(lambda: self._events.put(self._settling_hit(job)))
-            if not self._enter_until("settling"):
-                return []  # told to stop once more: nobody waits for it
+            in_thread(self._send_settling_hit)
+            if not self._settling_hit_answered():
+                return []  # a second signal: nobody waits for the result
             time.sleep(_SETTLE_PAUSE_SECONDS)
             stuck = stale(self._environment.conninfo, before)
         return stuck
 
-    def _settling_hit(self, job: TimedJob) -> Hit:
-        return self._sender.send(job, self._clock.now(), _ATTEMPT_TO_SETTLE_SECONDS, note="settling")
+    def _send_settling_hit(self) -> None:
+        job = self._options.plan.jobs[0]
+        self._events.put(self._sender.send(job, self._clock.now(), _SETTLE_DEADLINE_SECONDS, note="settling"))
 
-    def _enter_until(self, note: str) -> bool:
-        """Up to the answer of such a hit; False when it was told to stop."""
+    def _settling_hit_answered(self) -> bool:
+        """Enters hits up to the settling one; False when a signal came first."""
         while (hit := self._events.get()) is not None:
             self._enter(hit)
-            if hit.note == note:
+            if hit.note == "settling":
                 return True
         return False
 
@@ -176,14 +205,6 @@ class _Emulation:
         for scheduler in self._schedulers:
             scheduler.close(max(0.0, deadline - time.monotonic()))
         self._sender.close()
-        while not self._enter_what_came():
-            continue
-
-    def _enter_what_came(self) -> bool:
-        """False when it was told to stop."""
         while not self._events.empty():
-            hit = self._events.get()
-            if hit is None:
-                return False
-            self._enter(hit)
-        return True
+            if (hit := self._events.get()) is not None:
+                self._enter(hit)

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose on the way to the function, and the count of all that did. Knows no process."""
+"""Which faults to cause and how often, and how many were caused. Knows nothing of processes."""
 
 import random
 import threading
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Faults(NamedTuple):
-    """How often what goes wrong: a chance for each hit, or seconds from one to the next (0: never)."""
+    """How often each fault happens: a probability per hit, or the seconds between two (0: never)."""
 
     duplicate: float = 0.0
     drop_response: float = 0.0
@@ -37,16 +37,16 @@ CHAOS = Faults(
 
 
 class Dice:
-    """Decides, and counts what was done by its kind. For any thread."""
+    """Decides by chance, and counts the faults by kind. For any thread."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
-        self._random = random.Random()  # noqa: S311 (nothing depends on nobody guessing it)
+        self.random = random.Random()  # noqa: S311 (it may be guessed)
         self._lock = threading.Lock()
 
     def falls(self, chance: float, kind: str) -> bool:
-        """Whether it happens now; if so it is counted."""
-        happens = chance > 0 and self._random.random() < chance
+        """Whether the fault happens now; if so it is counted."""
+        happens = chance > 0 and self.random.random() < chance
         if happens:
             self.count(kind)
         return happens
@@ -54,9 +54,3 @@ class Dice:
     def count(self, kind: str) -> None:
         with self._lock:
             self.done[kind] += 1
-
-    def uniform(self, low: float, high: float) -> float:
-        return self._random.uniform(low, high)
-
-    def one_of(self, pids: list[int]) -> int:
-        return self._random.choice(pids)

@@ -1,4 +1,4 @@
-"""The function as a child process, under the real functions-framework. Knows nothing of who hits it."""
+"""The function as a child process, under the real functions-framework. Knows nothing of its callers."""
 
 import http.client
 import os
@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cronlease.embedded import child
@@ -23,11 +22,11 @@ _DRAIN_SECONDS = 10.0
 
 
 class EmulatorError(Exception):
-    """It cannot go on; the message is one sentence that says why."""
+    """The emulation cannot go on; the message is one sentence that says why."""
 
 
 class FunctionEnded(EmulatorError):
-    """The process of the function is over, and nobody told it to end."""
+    """The process of the function ended by itself."""
 
     def __init__(self, sentence: str, log_is_kept: str) -> None:
         super().__init__(f"{sentence}; {log_is_kept}")
@@ -55,7 +54,7 @@ class FunctionProcess:
             )
 
     def answers(self) -> bool:
-        """Whether it serves HTTP yet; raises when it has ended instead."""
+        """Whether it serves HTTP yet; raises FunctionEnded when it has ended instead."""
         self.check()
         connection = http.client.HTTPConnection(_HOST, self._port, timeout=5)
         try:
@@ -74,28 +73,26 @@ class FunctionProcess:
             raise FunctionEnded(f"the function ended with status {status}: {last_line}", self._log.keep())
 
     def workers(self) -> list[int]:
-        """The processes that serve: the server's children; none while it starts one anew."""
+        """The server's child processes; none while it restarts one."""
         return child.children(self._process.pid)
 
     def stop(self) -> None:
-        """Lets it end what it does; for as long as a person has patience."""
+        """Lets the run in progress finish, for as long as a person has patience."""
         self._process.send_signal(signal.SIGTERM)  # does nothing when it has ended
-        self._stopping.patiently(self._process, _DRAIN_SECONDS, "the function to end, with the run that it may be in")
+        self._stopping.wait_for(self._process, _DRAIN_SECONDS, "the function and its run in progress to end")
         if self._process.poll() is None:
             child.stop(self._process, [])
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
 @contextmanager
 def claimed_port(port: int) -> Iterator[None]:
-    """Keeps the port from a second emulator, which could come before our function listens."""
+    """Keeps a second emulator off the port, also before our function listens there."""
     user = os.getuid() if hasattr(os, "getuid") else "user"
     lock = FileLock.take(Path(tempfile.gettempdir()) / f"cronlease-emulate-{user}-{port}.lock")
     if lock is None:
@@ -106,9 +103,9 @@ def claimed_port(port: int) -> Iterator[None]:
 
 
 def check_port(port: int) -> None:
-    """Raises the sentence when somebody listens there already."""
+    """Raises EmulatorError when the port is taken."""
     with socket.socket() as probe:
-        if sys.platform != "win32":  # there it would let two share a port; here it forgives a recent end
+        if sys.platform != "win32":  # ignores a listener that just ended; on Windows it would let two share the port
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((_HOST, port))

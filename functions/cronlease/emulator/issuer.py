@@ -1,4 +1,4 @@
-"""Signs ID tokens as Google does for Cloud Scheduler, with a key of its own; serves the public half on loopback."""
+"""Signs ID tokens as Google does for Cloud Scheduler, with its own key, and serves the public key on loopback."""
 
 import json
 import time
@@ -8,8 +8,6 @@ from cronlease.emulator.loopback import Answer, LoopbackServer
 
 _CALLER = "scheduler@emulator.example"
 _KEY_ID = "emulator"
-_HIT_SECONDS = 3600
-_DAY_SECONDS = 86400
 
 
 class Issuer(LoopbackServer):
@@ -32,7 +30,7 @@ class Issuer(LoopbackServer):
         return Answer(200, "application/json", self._keys)
 
     def environment(self) -> dict[str, str]:
-        """What makes the function believe us, and only us."""
+        """Settings that make the function accept tokens of this issuer only."""
         return {
             "CRONLEASE_AUTH": "oidc",
             "CRONLEASE_OIDC_AUDIENCE": self._audience,
@@ -41,7 +39,7 @@ class Issuer(LoopbackServer):
             "CRONLEASE_OIDC_KEYS_URL": f"{self.url}/certs",
         }
 
-    def token(self, seconds: int = _HIT_SECONDS) -> str:
+    def token(self, seconds: int = 3600) -> str:
         now = int(time.time())
         claims = {
             "iss": self.url,
@@ -53,7 +51,3 @@ class Issuer(LoopbackServer):
             "exp": now + seconds,
         }
         return self._encode(claims, self._key, algorithm="RS256", headers={"kid": _KEY_ID})
-
-    def token_for_a_day(self) -> str:
-        """For a person with curl."""
-        return self.token(_DAY_SECONDS)

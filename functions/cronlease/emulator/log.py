@@ -1,4 +1,4 @@
-"""The function's output: a file that goes with the emulator, unless somebody will want to read it."""
+"""The function's output: a file that is deleted when the emulator ends, unless it helps to explain a failure."""
 
 import os
 import re
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The server's own lines: it says that a worker has failed, the line before says why.
-_OF_THE_SERVER = re.compile(r"\[[^]]*\] \[\d+\] \[\w+\] ")
+# The server's own lines only say that a worker failed; the function's last line says why.
+_SERVER_LINE = re.compile(r"\[[^]]*\] \[\d+\] \[\w+\] ")
 _LONGEST = 300
 
 
@@ -20,19 +20,16 @@ class Log:
         self.is_kept = False
 
     def keep(self) -> str:
-        """Says where it will be found."""
+        """Returns the sentence that says where the log is."""
         self.is_kept = True
         return f"its log is kept: {self.path}"
 
     def last_line(self) -> str:
-        """The last that the function itself said, as a part of a sentence."""
-        return last_line(self.path.read_text(encoding="utf-8", errors="replace"))
-
-
-def last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if not _OF_THE_SERVER.match(line)]
-    return (own or lines or ["it said nothing"])[-1][:_LONGEST]
+        """The function's own last line, fit for a sentence."""
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        own = [line for line in lines if not _SERVER_LINE.match(line)]
+        return (own or lines or ["it printed nothing"])[-1][:_LONGEST]
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import NamedTuple, Self
 
 
@@ -14,7 +13,7 @@ class Answer(NamedTuple):
 
 
 class LoopbackServer:
-    """Answers GET once started, until the block ends."""
+    """Answers GET from start() until the block ends."""
 
     def __init__(self) -> None:
         self._server = _Server(("127.0.0.1", 0), self._handler())
@@ -25,15 +24,13 @@ class LoopbackServer:
         raise NotImplementedError
 
     def start(self) -> None:
-        """After the last fork: a fork copies no threads, but their locks."""
+        """Call it after the last fork: a fork copies the locks of threads, but not the threads."""
         self._thread.start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -53,11 +50,11 @@ class LoopbackServer:
                     self.send_header("Content-Length", str(len(answer.body)))
                     self.end_headers()
                     self.wfile.write(answer.body)
-                except ConnectionError:  # the reader did not wait
+                except ConnectionError:  # the client hung up
                     self.close_connection = True
 
             def log_message(self, *_: object) -> None:
-                """Says nothing: the terminal belongs to the hits."""
+                """Silent: the terminal belongs to the hits."""
 
         return Handler
 

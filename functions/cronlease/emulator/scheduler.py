@@ -1,8 +1,8 @@
-"""Hits a URL as Cloud Scheduler does: slots, attempt deadline, retries; and, when told to, worse. Knows nothing of
-what answers.
+"""Hits a URL as Cloud Scheduler does, with slots, an attempt deadline and retries, and with faults on request. Knows
+nothing of what answers.
 
-By itself it sends a job's next hit when the one before is over, retries and all, and leaves out slots that went by
-while it retried. A steady job, and one with `overlap`, waits for nothing.
+Normally a job's next hit is sent after the previous one and its retries, and slots that pass during retries are
+dropped. A job at a steady interval, and any job with `overlap`, does not wait.
 """
 
 import itertools
@@ -24,13 +24,13 @@ _JOB_NAME = "projects/local/locations/emulator/jobs/{}"
 _HANG_UP_SECONDS = 0.05
 _MOST_LATE_SECONDS = 5.0
 _MOMENT = timedelta(microseconds=1)
-# Slots that are hit before the scheduler falls asleep, where it is told to.
+# Slots that are hit before the scheduler falls asleep, if it does.
 _AWAKE_FOR = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One hit and its answer; `error` when there was none. `note` says what is unusual about it."""
+    """One hit and its answer, or `error` without one. `note` says what is unusual about it."""
 
     number: int
     sent_at: datetime
@@ -46,7 +46,7 @@ class Hit:
 
 
 def headers(slot: datetime, job: str) -> dict[str, str]:
-    """What Cloud Scheduler sends along; it sends no body, and calls that nothing octet-stream."""
+    """The headers of Cloud Scheduler, which sends no body and still calls it octet-stream."""
     return {
         "User-Agent": "Google-Cloud-Scheduler",
         "X-CloudScheduler": "true",
@@ -63,12 +63,12 @@ class Sender:
         self._url = url
         self._token = token
         self._numbers: Iterator[int] = itertools.count(1)
-        # A connection per hit: one kept for the next could be closed by the server just as it is used.
-        unkept = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
-        self._client = httpx2.Client(limits=unkept, trust_env=False, follow_redirects=True)
+        # A connection per hit: the server could close a kept one just as it is used again.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+        self._client = httpx2.Client(limits=limits, trust_env=False, follow_redirects=True)
 
     def send(self, job: TimedJob, slot: datetime, deadline: float, *, drop: bool = False, note: str = "") -> Hit:
-        """One attempt; when its answer is to be dropped it hangs up at once, and hears nothing in any case."""
+        """One attempt. With `drop` it hangs up immediately, and ignores an answer that comes anyway."""
         number, sent_at, began = next(self._numbers), datetime.now(UTC), time.monotonic()
         sent = headers(slot, job.name)
         if self._token is not None:
@@ -92,7 +92,7 @@ class Sender:
 
 
 class Scheduler:
-    """Hits one job at its slots until it is stopped; `answered` is told of each hit."""
+    """Hits one job at its slots until it is stopped; calls `answered` with each hit."""
 
     def __init__(
         self,
@@ -121,11 +121,11 @@ class Scheduler:
         self._ticker.start()
 
     def stop_hitting(self) -> None:
-        """No new hits; those under way go on."""
+        """Sends no new hits; those in progress go on."""
         self._stopping.set()
 
     def close(self, seconds: float) -> None:
-        """Waits so long for the answers that are still due."""
+        """Waits at most this long for outstanding answers."""
         self.stop_hitting()
         deadline = time.monotonic() + seconds
         self._ticker.join(seconds)
@@ -139,41 +139,40 @@ class Scheduler:
         while not self._stopping.wait(self._clock.until(slot)):
             retried = False
             if self._dice.falls(self._faults.duplicate, "duplicate"):
-                self._beside(self._attempt, slot, "duplicate")
+                self._in_thread(self._attempt, slot, "duplicate")
             if self._waits:
                 retried = self._execute(slot)
             else:
-                self._at_once(slot)
+                self._execute_without_waiting(slot)
             slot = next_slot(slots, slot, self._clock.now(), retried=retried)
             sent += 1
             if sent == _AWAKE_FOR and self._asleep is not None:
                 self._dice.count("asleep")
                 slot = slots.after(slot + self._asleep)
 
-    def _at_once(self, slot: datetime) -> None:
-        """Without a look at what is under way; told to overlap, never alone: what comes every so often is doubled."""
+    def _execute_without_waiting(self, slot: datetime) -> None:
+        """With `overlap`, a hit of a steady job that would be alone gets a second one."""
         alone = not any(thread.is_alive() for thread in self._under_way)
-        self._beside(self._execute, slot)
+        self._in_thread(self._execute, slot)
         if self._faults.overlap and alone and isinstance(self._job.when, timedelta):
-            self._beside(self._attempt, slot, "overlap")
+            self._in_thread(self._attempt, slot, "overlap")
             alone = False
         if self._faults.overlap and not alone:
             self._dice.count("overlap")
 
-    def _beside(self, work: Callable[..., object], *args: object) -> None:
-        """In a thread of its own."""
+    def _in_thread(self, work: Callable[..., object], *args: object) -> None:
         self._under_way = [thread for thread in self._under_way if thread.is_alive()]
         thread = threading.Thread(target=work, args=args, daemon=True)
         thread.start()
         self._under_way.append(thread)
 
     def _execute(self, slot: datetime) -> bool:
-        """A slot with its retries; answers whether there were any."""
+        """Hits a slot, with retries; returns whether there were any."""
         began, retries = self._clock.now(), 0
-        if self._dice.falls(self._faults.late, "late"):
-            late = self._dice.uniform(0, self._clock.real(_MOST_LATE_SECONDS))
-            if self._stopping.wait(late):
-                return False
+        most_late = self._clock.real(_MOST_LATE_SECONDS)
+        is_late = self._dice.falls(self._faults.late, "late")
+        if is_late and self._stopping.wait(self._dice.random.uniform(0, most_late)):
+            return False
         while not self._attempt(slot, f"retry {retries}" if retries else "").succeeded:
             elapsed = (self._clock.now() - began).total_seconds()
             if not self._job.retry.again(retries, elapsed):
@@ -192,8 +191,8 @@ class Scheduler:
 
 
 def next_slot(slots: Coming, slot: datetime, now: datetime, *, retried: bool) -> datetime:
-    """Which comes after this one, now that it is done with: the next, or of several that went by meanwhile the
-    newest, late. Those that went by during retries are left out."""
+    """The slot to hit after this one: the next or, when several have passed, the latest of them. Slots that passed
+    during retries are dropped."""
     following = slots.after(slot)
     if following > now:
         return following

@@ -12,20 +12,20 @@ from psycopg.pq.abc import PGresult
 from cronlease.db.conninfo import conninfo_of
 from cronlease.db.schema import PUBLIC, in_schema, schema
 
-# What may hold a semicolon that ends no statement. The last alternative takes one character at a time.
+# Comments, strings and names may hold semicolons that end no statement. The last alternative is any character.
 _PART = re.compile(
     r"--[^\n]*|/\*.*?\*/|(?<=[eE])'(?:[^'\\]|\\.|'')*'|'[^']*'|\"[^\"]*\"|(?P<tag>\$\w*\$).*?(?P=tag)|.",
     re.DOTALL,
 )
-# A schema, a table, a function, another object, a row.
+# The SQLSTATEs of a schema, a table, a function, another object and a row that exist already.
 _ALREADY_THERE = {"42P06", "42P07", "42723", "42710", "23505"}
-# For the text's own transaction: it holds behind a pooler, too.
+# Local to the text's own transaction, so it also works behind a pooler.
 _RUNNER = "select pg_catalog.set_config('cronlease.runner', 'cronlease_runner', true); "
 _IN_USE = (ExecStatus.COPY_IN, ExecStatus.COPY_OUT, ExecStatus.COPY_BOTH)
 
 
 class SetupError(Exception):
-    """The file could not be run; the database is as it was before. Perhaps because something is there already."""
+    """The file could not be run and the database is unchanged. `already_there`: an object or a row exists already."""
 
     def __init__(self, sentence: str, *, already_there: bool = False) -> None:
         super().__init__(sentence)
@@ -47,15 +47,15 @@ def read(path: Path) -> str:
 
 
 def run_text(conninfo: str, text: str, name: str) -> None:
-    """The same for a text; the name is for the error. In a schema of its own the text learns from the setting
-    cronlease.runner whom to grant its tables to."""
+    """Runs the text; `name` is for errors. Outside of the schema public, the setting cronlease.runner tells the text
+    which role to grant its tables to. Raises SetupError."""
     runner = "" if schema() == PUBLIC else in_schema(_RUNNER)
     try:
-        # Closed without a rollback, which psycopg would only fail to send while results are still to come.
+        # Closed without a rollback: psycopg cannot send one while results are outstanding.
         with closing(psycopg.connect(conninfo_of(conninfo), autocommit=True, client_encoding="utf8")) as conn:
             conn.pgconn.send_query(f"{runner}{text}".encode())
             done = -1 if runner else 0
-            # Not by execute(), which does not tell how many statements went well before the error.
+            # Not execute(), which does not say how many statements succeeded before the error.
             while (result := conn.pgconn.get_result()) is not None:
                 if result.status == ExecStatus.FATAL_ERROR:
                     raise _error(name, text, result, done, len(runner))
@@ -69,7 +69,7 @@ def run_text(conninfo: str, text: str, name: str) -> None:
 
 
 def _error(name: str, text: str, result: PGresult, done: int, before: int) -> SetupError:
-    """Such as: my.sql, line 3: relation "prices" already exists."""
+    """For example: my.sql, line 3: relation "prices" already exists."""
     message = _field(result, psycopg.pq.DiagnosticField.MESSAGE_PRIMARY)
     position = _field(result, psycopg.pq.DiagnosticField.STATEMENT_POSITION)
     line = text.count("\n", 0, int(position) - 1 - before) + 1 if position else _line_of_statement(text, done)
@@ -82,7 +82,7 @@ def _field(result: PGresult, field: psycopg.pq.DiagnosticField) -> str:
 
 
 def _line_of_statement(text: str, number: int) -> int:
-    """Where the statement of that number begins, counted from 0; empty ones are none."""
+    """The line where the statement with that number begins, counted from 0 without empty statements."""
     parts = [match[0] for match in _PART.finditer(text)]
     begins, seen = None, 0
     for part, end in zip(parts, accumulate(map(len, parts)), strict=True):

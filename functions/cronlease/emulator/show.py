@@ -1,4 +1,4 @@
-"""What a person reads in the terminal: a line per hit, and the rows in the database as small tables."""
+"""What the emulator prints: a line per hit, the rows in the database as small tables, and the verdict."""
 
 import json
 import textwrap
@@ -12,7 +12,7 @@ import click
 import psycopg
 
 from cronlease.db.queries import load_queries
-from cronlease.emulator.brought import Brought, Table
+from cronlease.emulator.extensions import Extension, Table
 from cronlease.emulator.scheduler import Hit
 from cronlease.emulator.verdict import Verdict
 from cronlease.observe.redact import printable
@@ -21,16 +21,15 @@ _COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
 _MOMENTS = {"locked": ("until", "locked_until"), "not_due": ("due at", "next_run_at")}
 _COLOURS = {"ok": "green", "skipped": "cyan", "not ok": "red", "no": "yellow"}
 _HEADING = f"{'time':<8}  {'hit':<4} HTTP {'outcome':<7}  {'why':<13} {'took':>9}  details"
-# The details begin in that column of the verdict.
+# The column where the details of the verdict begin.
 _INDENT = " " * 14
 
-
-# The command line's renderer of tables: headings, rows, and as keywords `cut`, `spare` and `indent`.
+# The command line's table renderer: headings, rows, and the keywords `cut`, `spare` and `indent`.
 Tabulate = Callable[..., Iterable[str]]
 
 
 def hit_line(hit: Hit, width: int | None = None) -> str:
-    """When it was sent, HTTP status, what came of it, how long it took, and the details, cut to the width."""
+    """Time, HTTP status, outcome, duration and details, cut to the width."""
     kind, word, details = _story(hit)
     sent, status = _clock(hit.sent_at), hit.status or "---"
     text = " ".join([*printable(details).split(), *([f"({hit.note})"] if hit.note else [])])
@@ -42,7 +41,7 @@ def hit_line(hit: Hit, width: int | None = None) -> str:
 
 
 class Screen:
-    """Where it is all told: lines for a person, or one JSON object a line for a program."""
+    """Prints lines for a person, or one JSON object per line for a program."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class Screen:
         self._has_heading = as_json
 
     def text(self, text: str) -> None:
-        """For a person alone."""
+        """For people only."""
         if not self._as_json:
             self._echo(text)
 
@@ -81,21 +80,23 @@ class Screen:
             self._has_heading = True
             self._echo(click.style(_cut(_HEADING, self._width() or len(_HEADING)), bold=True))
 
-    def rows(self, conninfo: str, brought: Iterable[Brought]) -> None:
+    def rows(self, conninfo: str, functions: list[str], extensions: Iterable[Extension]) -> None:
         if not self._as_json:
-            self._echo(f"\n{rows_in_the_database(conninfo, self._tabulate, brought)}\n")
-            # The tables stand between the heading and what comes next.
+            self._echo(f"\n{rows_in_the_database(conninfo, self._tabulate, functions, extensions)}\n")
+            # The tables separate the heading from the hits that follow.
             self._has_heading = False
 
-    def verdict(self, verdict: Verdict) -> None:
+    def verdict(self, verdict: Verdict, *, must_prove: bool = False) -> None:
+        """`must_prove`: too few runs are a failure, not only a remark."""
         if self._as_json:
             self._echo(_written({"verdict": {**asdict(verdict), "too_few": verdict.too_few}}))
             return
-        for line in verdict.lines():
+        few = "  this verdict proves nothing: " if must_prove else "  note        "
+        for line in [*verdict.lines(), *([f"{few}{verdict.too_few}"] if verdict.too_few else [])]:
             self._echo("\n".join(self._wrapped(line)))
 
     def _wrapped(self, line: str) -> list[str]:
-        """Nothing of a verdict is cut."""
+        """A verdict is wrapped, never cut."""
         width = self._width()
         wrapped = [line] if width is None else textwrap.wrap(line, max(width, 40), subsequent_indent=_INDENT)
         colour = "red" if "proves nothing" in line else None
@@ -125,23 +126,25 @@ def _story(hit: Hit) -> tuple[str, str, str]:
 
 
 def _report(body: dict[str, Any]) -> str:
-    """What came of a hit at /run-due."""
+    """The runs of a hit at /run-due."""
     runs = [f"{run.get('function')} {run.get('status')}" for run in [*body["ran"], *body.get("failed", [])]]
     ended = [f"ended: {body['reason']}"] if body.get("reason") else []
     return ", ".join([*runs, *ended]) or "nothing was due"
 
 
-def rows_in_the_database(conninfo: str, tabulate: Tabulate, brought: Iterable[Brought] = ()) -> str:
-    """refresh_status, and what the jobs show of their own tables."""
+def rows_in_the_database(
+    conninfo: str, tabulate: Tabulate, functions: list[str], extensions: Iterable[Extension] = ()
+) -> str:
+    """The rows of refresh_status, first those of these functions, and of the extensions' tables."""
     schedules = load_queries(Path(__file__).with_suffix(".sql"))["schedules"]
     shown: list[Table] = [("refresh_status", schedules, ("function",), ("failures", "last_run_at", "runs"))]
-    shown += [table for each in brought for table in each.tables()]
+    shown += [table for each in extensions for table in each.tables()]
     tables = []
     try:
         with psycopg.connect(conninfo, connect_timeout=5) as conn:
             conn.execute("set local statement_timeout = '5s'")
             for title, query, cut, spare in shown:
-                cursor = conn.execute(query.encode())
+                cursor = conn.execute(query.encode(), {"functions": functions} if query is schedules else None)
                 heading = [column.name for column in cursor.description or []]
                 cells = [[_cell(value) for value in row] for row in cursor.fetchall()]
                 lines = tabulate(heading, cells, cut=cut, spare=spare, indent="  ")
@@ -152,12 +155,12 @@ def rows_in_the_database(conninfo: str, tabulate: Tabulate, brought: Iterable[Br
 
 
 def _cell(value: object) -> str:
-    """A time is shown in the local time zone, null as nothing."""
+    """Times are shown in the local zone, nulls as an empty cell."""
     return _clock(value) if isinstance(value, datetime) else "" if value is None else str(value)
 
 
 def _clock(moment: datetime) -> str:
-    """The time of day, with its date where that is not today."""
+    """The time of day, with the date unless that is today."""
     local = moment.astimezone()
     return f"{local:%H:%M:%S}" if local.date() == datetime.now().astimezone().date() else f"{local:%Y-%m-%d %H:%M:%S}"
 

@@ -8,5 +8,5 @@ select
   last_run_at,
   next_run_at
 from public.refresh_status
-order by function_name
+order by function_name <> all(%(functions)s::text[]), function_name
 limit 20

@@ -1,4 +1,4 @@
-"""Whether the promises were kept: what callers were told, held against the history in the database."""
+"""Whether the promises were kept: compares the answers that callers got with the history in the database."""
 
 import json
 from collections import Counter
@@ -11,35 +11,36 @@ from typing import Any, NamedTuple, Self
 import psycopg
 
 from cronlease.db.queries import load_queries
-from cronlease.emulator.brought import Brought
+from cronlease.emulator.extensions import Extension
 from cronlease.emulator.function import EmulatorError
-from cronlease.emulator.left_out import SlotRun, left_out
 from cronlease.emulator.scheduler import Hit
+from cronlease.emulator.uncounted_slots import SlotRun, uncounted_slots
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _MOST_SHOWN = 20
-# One run can break no promise about another; from so many on, each has had one before and one after it.
+# A single run cannot break a promise about another; from three on, one has a predecessor and a successor.
 _ENOUGH_RUNS = 3
-# What to do where most hits were skipped for that reason.
+# What to say when most hits were skipped for that reason.
 _SKIPPED_BECAUSE = {
     "not_due": "most hits came before it was due: give it longer with --for, or a shorter cadence",
     "locked": "most hits came while a run held the lease: give it longer with --for, or a shorter lease",
     "paused": "it is paused: `cronlease schedule resume` lets it run",
-    "completed": "it was to run once, and has",
+    "completed": "it runs only once, and that run is over",
     "schedule_read_error": "the schedule could not be read: the log of the function says why",
 }
+_KEEPS_TIMES = "; a function keeps its times in a configured database, without one the emulator shortens them"
 
 
 class Scope(NamedTuple):
-    """Which schedules the hits can run: these functions, and where they reach run-due every row of these actions.
-    Another emulator may have others in the same database."""
+    """The schedules that the hits can run: these functions and, by way of run-due, every row of these actions.
+    Another emulator may run others in the same database."""
 
     functions: list[str]
     actions: list[str]
 
     def make_due(self, conninfo: str) -> None:
-        """Those that nobody holds: what an earlier emulator left is no reason to wait."""
-        _ask(conninfo, "make_due", {"functions": self.functions})
+        """Makes schedules that nobody holds due, so that the plan of an earlier emulator causes no wait."""
+        _ask(conninfo, _QUERIES["make_due"], {"functions": self.functions})
 
 
 class Before(NamedTuple):
@@ -51,16 +52,16 @@ class Before(NamedTuple):
 
     @classmethod
     def read(cls, conninfo: str, scope: Scope) -> Self:
-        ((since, run_counts),) = _ask(conninfo, "before")
+        ((since, run_counts),) = _ask(conninfo, _QUERIES["before"])
         return cls(scope, since, run_counts)
 
     def params(self) -> dict[str, Any]:
-        """What every query about the history is given."""
+        """The parameters of every query about the history."""
         return {"since": self.since, **self.scope._asdict()}
 
 
 class Ledger:
-    """What callers were told: each hit under one heading, and by request ID how each run ended."""
+    """The answers that callers got: each hit counted once, and how each run ended by request ID."""
 
     def __init__(self) -> None:
         self.hits = 0
@@ -69,11 +70,11 @@ class Ledger:
         self.refused: Counter[str] = Counter()
         self.skips: Counter[str] = Counter()
         self.outcomes: dict[str, str] = {}
-        # Errors that tell of no run: only the log says more.
+        # Server errors that name no run: only the log says more.
         self.strange = 0
 
     def copied(self) -> "Ledger":
-        """As it is now, for whoever reads it in another thread."""
+        """A snapshot for another thread."""
         copied = Ledger()
         for name, value in vars(self).items():
             setattr(copied, name, value.copy() if isinstance(value, dict) else value)
@@ -106,7 +107,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What happened, and every rule that was broken, with what broke it."""
+    """What happened, and every broken rule with what broke it."""
 
     hits: int
     ran: int
@@ -116,15 +117,17 @@ class Verdict:
     runs: dict[str, int]
     faults: dict[str, int]
     violations: list[str]
-    # Of the runs those whose answer nobody got, and those of other callers, by trigger.
+    # How many of the runs had an answer that nobody got, and how many were started by others, by trigger.
     unheard: int = 0
     others: dict[str, int] = field(default_factory=dict)
-    # Why the function's cadence does not fit how often it was hit, and what would.
+    # Why the cadence does not fit how often the function was hit, and what would.
     cadence: str | None = None
+    # Whether the times were not shortened because the database is a configured one.
+    keeps_times: bool = False
 
     @property
     def too_few(self) -> str | None:
-        """Why these runs prove nothing, and what to do; None when they do."""
+        """Why these runs prove nothing, and what to do; None when they prove something."""
         total = sum(self.runs.values())
         if total and not self.runs.get("success", 0) + self.runs.get("partial", 0):
             what = f"none of {total} real runs succeeded" if total > 1 else "the only real run did not succeed"
@@ -137,13 +140,14 @@ class Verdict:
     def _why_not_more(self) -> str:
         reason, count = max(self.skips.items(), key=lambda item: item[1], default=("", 0))
         if reason in _SKIPPED_BECAUSE and 2 * count > self.hits:
-            return _SKIPPED_BECAUSE[reason]
+            slow = self.keeps_times and reason in ("not_due", "locked")
+            return f"{_SKIPPED_BECAUSE[reason]}{_KEEPS_TIMES if slow else ''}"
         if 2 * self.unanswered > self.hits:
             return "most hits had no answer: the log of the function may say why"
         return "give it longer with --for"
 
     def _whose(self) -> list[str]:
-        """Which runs the callers were not told of, so that the numbers can be added up."""
+        """The runs that no answer mentioned, so that the numbers add up."""
         if not self.unheard and not self.others:
             return []
         answered = sum(self.runs.values()) - self.unheard - sum(self.others.values())
@@ -169,7 +173,6 @@ class Verdict:
             *(f"    {violation}" for violation in shown),
             *([f"    and {more} more"] if more else []),
             *([f"  cadence     {self.cadence}"] if self.cadence else []),
-            *([f"  this verdict proves nothing: {self.too_few}"] if self.too_few else []),
         ]
 
 
@@ -179,29 +182,29 @@ def judge(
     ledger: Ledger,
     faults: Counter[str],
     stuck: list[str],
-    brought: Iterable[Brought] = (),
+    extensions: Iterable[Extension] = (),
 ) -> Verdict:
-    """Reads the history since then, when nothing runs any more. Stuck are schedules that hits could not free; what
-    jobs bring has rules of its own."""
+    """Reads the history since `before`. `stuck` are schedules that hits could not free; extensions add their own
+    rules. The verdict is final once nothing runs any more."""
     params = before.params() | {
         "run_counts": json.dumps(before.run_counts),
-        "told": json.dumps(ledger.outcomes),
+        "answers": json.dumps(ledger.outcomes),
     }
-    broken = _ask(conninfo, "violations", params)
-    for each in brought:
-        broken += _ask_text(conninfo, each.violations(), {"since": before.since})
+    broken = _ask(conninfo, _QUERIES["violations"], params)
+    for each in extensions:
+        broken += _ask(conninfo, each.violations(), {"since": before.since})
     violations = [f"{rule}: {what}" for rule, what in broken]
-    slots = map(SlotRun._make, _ask(conninfo, "slots", params))
-    violations += [f"a slot was left out without a count: {what}" for what in left_out(slots)]
-    violations += [f"a lease has run out, and no hit takes it: {name}" for name in stuck]
-    unheard = _ask(conninfo, "unheard", params)
+    slots = map(SlotRun._make, _ask(conninfo, _QUERIES["slots"], params))
+    violations += [f"a slot was neither served nor counted: {what}" for what in uncounted_slots(slots)]
+    violations += [f"a lease has expired, and no hit takes it over: {name}" for name in stuck]
+    unheard = _ask(conninfo, _QUERIES["unheard"], params)
     return Verdict(
         hits=ledger.hits,
         ran=ledger.ran,
         unanswered=ledger.unanswered,
         errors=dict(ledger.refused.most_common()),
         skips=dict(ledger.skips.most_common()),
-        runs=dict(_ask(conninfo, "history", params)),
+        runs=dict(_ask(conninfo, _QUERIES["history"], params)),
         faults=dict(faults.most_common()),
         violations=violations,
         unheard=sum(count for ours, _, count in unheard if ours),
@@ -210,29 +213,25 @@ def judge(
 
 
 def stale(conninfo: str, before: Before) -> list[str]:
-    """Schedules whose lease has run out and that are due, so that a hit must take them."""
-    return [name for (name,) in _ask(conninfo, "stale", before.params())]
+    """Schedules that are due and whose lease has expired: a hit must take them over."""
+    return [name for (name,) in _ask(conninfo, _QUERIES["stale"], before.params())]
 
 
-def _ask(conninfo: str, statement: str, params: dict[str, Any] | None = None) -> list[Any]:
-    return _ask_text(conninfo, _QUERIES[statement], params)
-
-
-def _ask_text(conninfo: str, text: str, params: dict[str, Any] | None) -> list[Any]:
+def _ask(conninfo: str, query: str, params: dict[str, Any] | None = None) -> list[Any]:
     try:
         with psycopg.connect(conninfo, connect_timeout=10) as conn:
-            return conn.execute(text.encode(), params).fetchall()
+            return conn.execute(query.encode(), params).fetchall()
     except psycopg.Error as error:
         raise EmulatorError(f"the history cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _interrupted(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Runs that run-due had to leave: they are among what it skipped, with a request ID."""
+    """Runs that run-due interrupted: it lists them as skipped, with a request ID."""
     skipped = body.get("skipped")
     return [each for each in skipped if "request_id" in each] if isinstance(skipped, list) else []
 
 
 def _sum(counts: dict[str, int]) -> str:
-    """Such as: 14 (success 11, abandoned 3)."""
+    """For example: 14 (success 11, abandoned 3)."""
     parts = ", ".join(f"{name} {count}" for name, count in counts.items())
     return f"{sum(counts.values())} ({parts})" if parts else "0"

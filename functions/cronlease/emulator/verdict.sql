@@ -1,6 +1,6 @@
 -- name: make_due
--- As if their time had come; what somebody holds, or is taking right now, is left alone, and so is a slot, which is a
--- time of the calendar.
+-- Makes schedules due. Leaves alone a row that somebody holds or is claiming right now, and a slot, which is a time of
+-- the calendar.
 with free as (
   select s.id
   from public.refresh_schedule s
@@ -17,7 +17,7 @@ where s.id = free.id
 returning s.function_name
 
 -- name: before
--- Where the history of the schedules stands; what comes later is judged.
+-- Where the history stands now; the verdict is about what comes later.
 select
   clock_timestamp(),
   coalesce(jsonb_object_agg(s.function_name, s.run_count), '{}')
@@ -32,7 +32,7 @@ group by r.status
 order by count(*) desc, r.status
 
 -- name: unheard
--- Runs of which no caller of the emulator was told, by what hit them; ours are those of the emulator's own hits.
+-- Runs that no answer to the emulator mentioned, by trigger; `ours` are those of the emulator's own hits.
 select
   coalesce(r.job_name like 'projects/local/locations/emulator/jobs/%%', false)
     or (r.trigger = 'run_due' and r.action = any (%(actions)s::text[])) as ours,
@@ -41,12 +41,12 @@ select
 from public.refresh_runs r
 where r.started_at >= %(since)s::timestamptz
   and (r.function_name = any (%(functions)s::text[]) or r.action = any (%(actions)s::text[]))
-  and not %(told)s::jsonb ? r.request_id::text
+  and not %(answers)s::jsonb ? r.request_id::text
 group by 1, 2
 order by 1, 2
 
 -- name: stale
--- Leases that have run out and whose rows are due: the next hit takes them.
+-- Due rows whose lease has expired: the next hit takes them over.
 select s.function_name
 from public.refresh_schedule s
 where s.locked_until < clock_timestamp()
@@ -64,9 +64,9 @@ where s.locked_until < clock_timestamp()
 order by s.function_name
 
 -- name: violations
--- Whatever is wrong with the history since then, a row each: the rule that was broken, and by what.
--- Told is what callers heard, by request ID; run_counts are the schedules' at the beginning. Only functions
--- and actions that the hits could run are judged.
+-- One row per violation since then: the broken rule, and what broke it. `answers` are what callers were told, by
+-- request ID; `run_counts` are those of the schedules at the beginning. Covers only functions and actions that the
+-- hits could run.
 with run as (
   select
     r.*,
@@ -88,9 +88,9 @@ schedule as (
   from public.refresh_schedule s
   where s.function_name = any(%(functions)s::text[]) or s.action = any(%(actions)s::text[])
 ),
-told as (
-  select t.key::uuid as request_id, t.value as word
-  from jsonb_each_text(%(told)s::jsonb) t
+answer as (
+  select a.key::uuid as request_id, a.value as outcome
+  from jsonb_each_text(%(answers)s::jsonb) a
 ),
 finished as (
   select r.function_name, count(*) as runs
@@ -118,7 +118,7 @@ from run
 where committed
   and committed_before > started_at
 union all
-select 'a run ended what another had taken over', format('%%s, fence %%s, %%s', function_name, fence, request_id)
+select 'a run finished after another had taken over', format('%%s, fence %%s, %%s', function_name, fence, request_id)
 from run
 where status in ('success', 'partial', 'failed', 'interrupted')
   and finished_at > replaced_at
@@ -129,23 +129,23 @@ where status = 'running'
   and replaced_at is not null
 union all
 select
-  'a caller was told of a success that is not there',
-  format('%%s, recorded as %%s', t.request_id, coalesce(r.status, 'nothing'))
-from told t
-left join public.refresh_runs r on r.request_id = t.request_id
-where t.word in ('success', 'partial')
-  and r.status is distinct from t.word
+  'a caller was told of a success that was not recorded',
+  format('%%s, recorded as %%s', a.request_id, coalesce(r.status, 'nothing'))
+from answer a
+left join public.refresh_runs r on r.request_id = a.request_id
+where a.outcome in ('success', 'partial')
+  and r.status is distinct from a.outcome
 union all
 select
-  'a caller was told that a run came to nothing, and it is there',
-  format('%%s, told %%s, recorded as %%s', t.request_id, t.word, r.status)
-from told t
-join run r on r.request_id = t.request_id
-where t.word in ('failed', 'deadline', 'lease_lost', 'interrupted')
+  'a caller was told that a run did not succeed, but it did',
+  format('%%s, told %%s, recorded as %%s', a.request_id, a.outcome, r.status)
+from answer a
+join run r on r.request_id = a.request_id
+where a.outcome in ('failed', 'deadline', 'lease_lost', 'interrupted')
   and r.committed
 union all
 select
-  'a run has not moved the schedule once',
+  'a run did not advance the schedule exactly once',
   format('%%s, %%s runs ended, run_count grew by %%s', s.function_name, coalesce(f.runs, 0), grown.by)
 from schedule s
 left join finished f on f.function_name = s.function_name
@@ -161,7 +161,7 @@ from run r
 join schedule s on s.function_name = r.function_name
 where r.committed
   and not s.once
-  -- The slot after the one that was served may have come by then, and a trigger that owns the schedule needs no time.
+  -- The next slot may have passed by then, and a schedule that its trigger owns has no next run time.
   and r.slot is null
   and s.slot_at is null
   and s.planned_from is distinct from 'hit'
@@ -184,7 +184,7 @@ group by r.function_name, r.delivery
 having count(*) > 1
 union all
 select
-  'the schedule has another fence than its newest run',
+  'the schedule does not have the fence of its newest run',
   format('%%s, %%s instead of %%s', s.function_name, s.fence, n.fence)
 from schedule s
 join newest n on n.function_name = s.function_name
@@ -202,7 +202,7 @@ where s.locked_by is not null
   )
 
 -- name: slots
--- The runs since then that served a slot, in order, with the cadence that is in force now.
+-- The runs since then that served a slot, in order, with the current cadence.
 select
   r.function_name,
   r.slot,
@@ -214,7 +214,7 @@ join public.refresh_schedule s on s.function_name = r.function_name
 where r.started_at >= %(since)s::timestamptz
   and (r.function_name = any (%(functions)s::text[]) or r.action = any (%(actions)s::text[]))
   and r.slot is not null
-  -- What was planned from another cadence has other slots.
+  -- Runs that were planned from an earlier cadence have other slots.
   and r.started_at >= s.planned_at - interval '1 minute'
   and s.planned_from <> 'hit'
 order by r.function_name, r.fence

@@ -1,4 +1,4 @@
-"""Server processes that keep a schedule from running, and who can end them. Reads only."""
+"""Server processes that keep a schedule from running, and how to end them. Reads only."""
 
 import shlex
 from datetime import datetime
@@ -17,9 +17,9 @@ _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 
 
 class Backend(NamedTuple):
-    """It holds the `row` in a fenced transaction after its lease, or the advisory lock of a `claim`. What it waits
-    for and since when is None where this role may not see it. A `prepared` transaction holds the row, too, under its
-    gid and without a process."""
+    """Holds the `row` in a fenced transaction that outlasts its lease, or the advisory lock of a `claim`. A
+    `prepared` transaction also holds the row, under its gid and without a process. `waits_for_client` and `since`
+    are None if this role may not see them."""
 
     function_name: str
     holds: str
@@ -39,25 +39,25 @@ class Backend(NamedTuple):
 
 
 def statement() -> str:
-    """Answers them as one document; `name` is of one schedule, null for all. It names the schema of now."""
+    """Answers one JSON document; the parameter `name` is a schedule's, or null for all. Uses the current schema."""
     return _SQL["blocking_backends"]
 
 
 def blocking_backends(conn: "Connection[Any]", name: str | None = None) -> list[Backend]:
-    """Of one schedule, or of all."""
+    """Those of one schedule, or of all."""
     return ask_sync(conn, Query(statement(), {"name": name}, lambda row: to_backends(row[0])))
 
 
-def to_backends(found: list[dict[str, Any]]) -> list[Backend]:
+def to_backends(rows: list[dict[str, Any]]) -> list[Backend]:
     times = ("since", "now", "overdue_at")
     return [
         Backend(**{**row, **{time: row[time] and datetime.fromisoformat(row[time]) for time in times}})
-        for row in found
+        for row in rows
     ]
 
 
 def description(backend: Backend) -> str:
-    """Which backend it is, and what it does."""
+    """Which backend it is, and what it is doing."""
     if backend.gid is not None:
         since = f"{at(backend.since)} ({relative(backend.since, backend.now)})" if backend.since else "before"
         return f"the transaction {backend.gid!r}, which the role {backend.role} prepared {since}"
@@ -71,7 +71,7 @@ def description(backend: Backend) -> str:
 
 
 def how_to_end(backend: Backend) -> str:
-    """What ends it, and from when on that happens by itself."""
+    """How to end it, and when that happens by itself."""
     if backend.gid is not None:
         literal = "'" + backend.gid.replace("'", "''") + "'"
         return f"`rollback prepared {literal}` as {backend.role} or as a superuser, in this database, ends it"

@@ -1,8 +1,8 @@
 -- name: blocking_backends
--- The backends that stand in the way of a schedule, or of any: those whose fenced transaction has its row locked after
--- its lease, and those that keep the advisory lock of a claim for longer than a claim takes.
--- Or the prepared transactions that have its row locked, which no backend has.
-select coalesce(jsonb_agg(to_jsonb(found) order by found.function_name, found.pid), '[]')
+-- The backends that block one schedule or any: those whose fenced transaction keeps the row locked after its lease, and
+-- those that hold the advisory lock of a claim for longer than a claim takes. Also prepared transactions that keep the
+-- row locked, which belong to no backend.
+select coalesce(jsonb_agg(to_jsonb(blocking) order by blocking.function_name, blocking.pid), '[]')
 from (
   select
     b.function_name,
@@ -36,11 +36,11 @@ from (
   left join pg_catalog.pg_stat_activity a on a.pid = b.pid
   left join pg_catalog.pg_roles r on r.oid = a.usesysid
   where (%(name)s::text is null or b.function_name = %(name)s::text)
-    -- A session in no transaction is not claiming anything: it keeps the lock beyond its transactions.
+    -- A session outside a transaction is not claiming: it holds a session-level lock.
     and (b.holds = 'row' or coalesce(a.xact_start, '-infinity') < clock_timestamp() - interval '2 s')
   union all
   select p.function_name, 'prepared', null, 0, p.owner, '', null, p.prepared, clock_timestamp(), false, p.gid
   from public.refresh_prepared p
   where %(name)s::text is null or p.function_name = %(name)s::text
   limit 100
-) found
+) blocking

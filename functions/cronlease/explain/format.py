@@ -1,4 +1,4 @@
-"""Times, lengths of time and counts as text: in words for a sentence, short for a column. Pure."""
+"""Times, durations and counts as text: in words for a sentence, short for a column. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _EXACT_BELOW = 10
 
 
 def in_words(length: timedelta) -> str:
-    """Such as 12 minutes, 1 hour 20 minutes, 3 days: as exact as a person would say it, and rounded to that."""
+    """Such as 12 minutes, 1 hour 20 minutes, 3 days: rounded to what a person would say."""
     exact = abs(length.total_seconds())
     if exact < 1:
         return "less than a second"
@@ -26,7 +26,7 @@ def in_words(length: timedelta) -> str:
 
 
 def _step(seconds: float) -> int:
-    """The length of the smallest unit that is worth a word."""
+    """The length of the smallest unit worth mentioning."""
     place, size = next((place, size) for place, (_, size) in enumerate(_UNITS) if seconds >= size)
     is_short = seconds < _EXACT_BELOW * size and place + 1 < len(_UNITS)
     return _UNITS[place + 1][1] if is_short else size
@@ -40,7 +40,7 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def at(moment: datetime) -> str:
-    """In the time zone of whoever reads it."""
+    """In the local time zone."""
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
 
 
@@ -53,7 +53,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def short(length: timedelta) -> str:
-    """Such as 8s, 4m59s, 2h05m, 3d04h: at most two units, the smaller one always two digits wide."""
+    """Such as 8s, 4m59s, 2h05m, 3d04h: at most two units, the smaller one with two digits."""
     seconds = int(abs(length.total_seconds()))
     for (unit, size), (smaller, its_size) in pairwise(_UNITS):
         if seconds >= size:
@@ -62,14 +62,14 @@ def short(length: timedelta) -> str:
 
 
 def took(seconds: float) -> str:
-    """As exact as it matters: 0.08s, 3.2s, 4m59s."""
+    """As exact as is useful: 0.08s, 3.2s, 4m59s."""
     if seconds < 1:
         return f"{seconds:.2f}s"
     return f"{seconds:.1f}s" if seconds < 60 else short(timedelta(seconds=seconds))
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar per value, from zero to the greatest of them; equal ones are of middle height."""
+    """A bar per value, scaled from zero to the greatest; if all are equal, the bars have middle height."""
     if not values:
         return ""
     most, least = max(values), min(values)
@@ -79,7 +79,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def without_status(status: str | None, error: str | None) -> str:
-    """The error for a place where its status is shown beside it."""
+    """The error without its status, for a place that shows the status beside it."""
     return (error or "").removeprefix(f"{status}: ")
 
 

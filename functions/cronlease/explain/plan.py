@@ -1,4 +1,4 @@
-"""What of a schedule's plan is shown: what it was made from, and its next slots in the zone and in UTC."""
+"""What is shown of a schedule's plan: what it was made from, and its next slots in its zone and in UTC."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -12,7 +12,7 @@ _SHOWN = 5
 
 
 def cadence_of(row: Schedule) -> Cadence | None:
-    """The row's own, else the one that its plan was made from; None where none is known yet. Raises ValueError."""
+    """The row's own, else the one its plan was made from; None if none is known yet. Raises ValueError."""
     if row.once:
         return None
     own = Cadence.of_row(row.every, row.cron, row.time_zone)
@@ -20,7 +20,7 @@ def cadence_of(row: Schedule) -> Cadence | None:
 
 
 def in_words(row: Schedule) -> str:
-    """How often it runs, as the rest of a sentence."""
+    """How often it runs, as the end of a sentence."""
     if row.once:
         return "once"
     if row.cron is not None:
@@ -33,7 +33,7 @@ def in_words(row: Schedule) -> str:
 
 
 def is_unplanned(row: Schedule) -> bool:
-    """It goes by a cron, and nobody has computed its next slot yet."""
+    """It has a cron, whose next slot nobody has computed yet."""
     return row.next_run_at is None and " " in (row.cron or row.planned_from or "")
 
 
@@ -43,30 +43,30 @@ def sentences(row: Schedule, now: datetime) -> list[str]:
         cadence = cadence_of(row)
     except ValueError as error:
         return [f"Its cadence cannot be read: {error}."]
-    said = []
+    made_from = []
     if row.planned_from is not None and not row.once:
         since = f" since {at(row.planned_at)}" if row.planned_at else ""
         before = f", before that from {row.planned_before}" if row.planned_before else ""
-        said.append(f"Its plan is made from {row.planned_from}{since}{before}.")
+        made_from.append(f"Its plan is made from {row.planned_from}{since}{before}.")
     zone = cadence.cron[1] if cadence is not None and cadence.cron else "UTC"
-    return said + [f"{NEXT_SLOT}{_written(slot, zone)}" for slot in next_slots(row, cadence, now)]
+    return made_from + [f"{NEXT_SLOT}{_written(slot, zone)}" for slot in next_slots(row, cadence, now)]
 
 
 def next_slots(row: Schedule, cadence: Cadence | None, now: datetime) -> list[datetime]:
-    """Five of them."""
+    """The next five."""
     if cadence is None or not cadence.has_slots:
         return []
     from cronlease.slots import coming
 
     anchor = row.slot_at or row.next_run_at
     if anchor is None and cadence.beat is not None:
-        # It begins with its first run.
+        # A beat begins with its first run.
         return []
     slots = cadence.slots(anchor or now)
-    # A slot that has come and was not served yet is the next one.
+    # A slot that has passed without a run is the next one.
     pending = row.slot_at if row.slot_at and row.slot_at <= now and row.slot_at != row.last_success_slot_at else None
-    found = ([pending] if pending else []) + coming(slots, max(now, pending or now), _SHOWN)
-    return found[:_SHOWN]
+    upcoming = coming(slots, max(now, pending or now), _SHOWN)
+    return [pending, *upcoming[:-1]] if pending else upcoming
 
 
 def _written(slot: datetime, zone: str) -> str:

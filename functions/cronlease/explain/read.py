@@ -1,5 +1,5 @@
-"""One schedule with all that explains it, in one question. The backends are read with the rights of whoever asks:
-where those do not suffice, ask without them."""
+"""Reads one schedule with everything that explains it, in one query. Backends are visible only as far as the caller's
+role may see them: a role that may not ask for them leaves them out."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from cronlease.explain.rows import Details, to_details
 
 
 def read_details(name: str, runs: int, *, args: bool = True, backends: bool = True) -> Query[Details | None]:
-    """None where there is no such schedule."""
+    """None if there is no such schedule."""
     query = read_refresh_schedule(name, runs, args=args)
     if not backends:
-        return query._replace(read=lambda row: _read(name, row[0], []))  # type: ignore[arg-type, return-value]
-    text = f"select found.*, ({statement()}) from ({query.text}) found"  # noqa: S608 (both are our own)
-    return Query(text, {**query.params, "name": name}, lambda row: _read(name, row[0], row[1]))
+        return query._replace(read=lambda row: _read(row[0], []))  # type: ignore[arg-type, return-value]
+    text = f"select answer.*, ({statement()}) from ({query.text}) answer"  # noqa: S608 (both are our own)
+    return Query(text, {**query.params, "name": name}, lambda row: _read(row[0], row[1]))
 
 
-def _read(name: str, document: dict[str, Any], backends: list[dict[str, Any]]) -> Details | None:
-    return to_details(name, document, to_backends(backends)) if document["schedule"] else None
+def _read(document: dict[str, Any], backends: list[dict[str, Any]]) -> Details | None:
+    return to_details(document, to_backends(backends)) if document["schedule"] else None

@@ -1,10 +1,9 @@
-"""Schedules as the command line and the page read them: refresh_status and refresh_runs, with times as times."""
+"""Rows of refresh_status and refresh_runs as values, for the command line and the page."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from cronlease.errors import UnknownSchedule
 from cronlease.explain.backends import Backend
 
 _TIMES = {"next_run_at", "last_run_at", "locked_until", "completed_at", "paused_at", "started_at", "finished_at"}
@@ -58,7 +57,7 @@ class Schedule(NamedTuple):
 
 
 class PastRun(NamedTuple):
-    """What of refresh_runs is shown; one that is still running has no end."""
+    """The columns of refresh_runs that are shown; a run in progress has no finished_at."""
 
     request_id: str
     status: str
@@ -69,8 +68,8 @@ class PastRun(NamedTuple):
 
 
 class Details(NamedTuple):
-    """One schedule, its newest runs, the backends in its way and the database's time; `as_json` is all that the
-    database answered about the schedule."""
+    """One schedule, its newest runs, the backends that block it and the database's time; `as_json` is the database's
+    whole answer about the schedule."""
 
     now: datetime
     schedule: Schedule
@@ -79,26 +78,24 @@ class Details(NamedTuple):
     backends: list[Backend]
 
 
-def to_details(name: str, document: dict[str, Any], backends: list[Backend]) -> Details:
-    """Of what read_refresh_schedule answers. Raises UnknownSchedule."""
-    if document["schedule"] is None:
-        raise UnknownSchedule(name)
+def to_details(document: dict[str, Any], backends: list[Backend]) -> Details:
+    """From the answer of read_refresh_schedule, for a schedule that exists."""
     past = [PastRun(**{field: value_of(field, run[field]) for field in PastRun._fields}) for run in document["runs"]]
     now, schedule = datetime.fromisoformat(document["now"]), to_schedule(document["schedule"])
     return Details(now, schedule, past, document, backends)
 
 
 def to_schedule(row: Mapping[str, Any]) -> Schedule:
-    """Leaves out columns that a newer schema has."""
+    """Ignores columns that only a newer schema has."""
     return Schedule(**{name: value_of(name, row[name]) for name in Schedule._fields if name in row})
 
 
 def value_of(name: str, value: Any) -> Any:
-    """A column as Python has it: times are times."""
+    """A column's JSON as Python's value: times become datetimes."""
     if name not in _TIMES or value is None:
         return value
     try:
         return datetime.fromisoformat(value)
     except ValueError:
-        # Infinity, or a year that no clock will show.
+        # Infinity, or a year beyond what Python can hold.
         return None

@@ -10,22 +10,22 @@ from cronlease.explain.backends import description, how_to_end
 from cronlease.explain.format import at, how_to_resume, in_words, relative, times, without_status
 from cronlease.explain.rows import Details, PastRun, Schedule
 
-# From this many abandoned runs in a row a claim puts a backoff ahead of itself (take_refresh_lock).
+# From this many abandoned runs in a row on, a claim costs a backoff in advance (take_refresh_lock).
 _ABANDONED_COSTS_FROM = 3
 _ENDS = {
     "success": "succeeded",
-    "partial": "left a part of its work out",
+    "partial": "did only a part of its work",
     "failed": "failed",
     "interrupted": "was interrupted",
     "abandoned": "was abandoned",
 }
-# Names that code or a command line takes, without a function that is their action.
+# Triggers of leases: rows taken by code or a command line, without a function as their action.
 _LEASES = {"exec": "`cronlease exec`", "lease": "`cronlease.lease()`"}
 
 
 def sentences(details: Details, known: Collection[str] | None = None, source: str = "") -> list[str]:
-    """What it is, what happened last, whether it runs now, and why and when it will run next, or not. Known are the
-    actions of the source, where one was looked at."""
+    """What it is, what happened last, whether it is running, and when it will run next, or why not. `known` are the
+    actions of the source, if there is one."""
     running = holder(details)
     return [
         _what(details, known),
@@ -44,7 +44,7 @@ def _plan(details: Details) -> list[str]:
 
 
 def _lease(details: Details, known: Collection[str] | None) -> str | None:
-    """What takes it, where its last run was a lease and no function is its action; else None."""
+    """What takes it, if its last run was a lease and it has no function as its action."""
     row = details.schedule
     if row.action != row.function_name or row.action in (known or ()) or not details.runs:
         return None
@@ -84,7 +84,7 @@ def _because(error: str | None) -> str:
 
 
 def holder(details: Details) -> str | None:
-    """Who has the lease, since when and until when; None when nobody has."""
+    """Who has the lease, since when and until when; None if nobody has it."""
     row, now = details.schedule, details.now
     if row.locked_by is None:
         return None
@@ -101,14 +101,14 @@ def holder(details: Details) -> str | None:
             )
         return (
             f"Request {row.locked_by} has had the lease{since}, and it ran out{ended} before the run finished:"
-            " whoever comes next takes over, and `cronlease recover --all` clears it at once."
+            " the next hit takes over, and `cronlease recover --all` clears it now."
         )
     until = f"until {at(row.locked_until)} ({relative(row.locked_until, now)})" if row.locked_until else "without end"
     return f"It is running now: request {row.locked_by} has had the lease{since}, {until} unless it is renewed."
 
 
 def _strangers(details: Details) -> list[str]:
-    """Sessions that keep the lock which every claim takes first: a job's own transaction, or nobody of ours."""
+    """Sessions that hold the lock every claim takes first: a job's own transaction, or somebody else's."""
     return [
         f"Every hit is skipped as locked, because the advisory lock of a claim is held by {description(each)};"
         f" {how_to_end(each)}."
@@ -122,7 +122,7 @@ def _strangers(details: Details) -> list[str]:
 
 
 def _left_open(details: Details) -> list[str]:
-    """A run that nobody ends any more: its lease was freed, and its end could not be written."""
+    """Runs whose lease was freed, but whose end could not be written."""
     if details.schedule.locked_by is not None:
         return []
     return [
@@ -139,8 +139,8 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
     name = shlex.quote(row.function_name)
     if row.completed_at is not None:
         return [
-            f"It will not run again: it was to run once, and completed {relative(row.completed_at, now)};"
-            f" `cronlease schedule create {name} --replace ...` schedules it anew."
+            f"It will not run again: it runs only once, and completed {relative(row.completed_at, now)};"
+            f" `cronlease schedule create {name} --replace ...` schedules it again."
         ]
     if row.paused_at is not None:
         going = " The run in progress may finish." if row.state == "dispatching" else ""
@@ -150,16 +150,16 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
         ]
     if not row.every_is_readable:
         return [
-            f'It cannot run: "{row.cron or row.every}" is no cadence such as 10m..15m;'
-            f" `cronlease schedule create {name} --replace --every 10m..15m ...` mends it."
+            f'It cannot run: "{row.cron or row.every}" is not a cadence such as 10m..15m;'
+            f" `cronlease schedule create {name} --replace --every 10m..15m ...` fixes it."
         ]
     if row.state == "dispatching":
-        return ["Until that run ends every other is skipped as locked; its end says when the next one is due."]
+        return ["Until that run ends, every hit is skipped as locked; its end decides when the next one is due."]
     taken_by = _lease(details, known)
     if known is not None and row.action not in known and not taken_by:
-        return [f'No function of {source} is the action "{row.action}": it is left to a deployment that has one.']
+        return [f'No function of {source} is the action "{row.action}": it waits for a deployment that has one.']
     if row.due and details.backends:
-        return ["It is due, and no hit can run it before that has ended.", *_counts(row)]
+        return ["It is due, but no hit can run it before that has ended.", *_counts(row)]
     if row.breaker_until is not None:
         return [_stopped(row, now)]
     return [_free(row, now, taken_by), *_counts(row)] if taken_by else _due(row, now, name)
@@ -169,7 +169,7 @@ def _free(row: Schedule, now: datetime, taken_by: str) -> str:
     if row.planned_from == HIT or row.due:
         return f"It is free: the next {taken_by} of that name runs; run-due and worker leave it alone."
     until = f" until {at(row.next_run_at)}, {relative(row.next_run_at, now)}" if row.next_run_at else ""
-    return f"It is not due{until}: the next {taken_by} of that name after that runs, and a forced one at once."
+    return f"It is not due{until}: after that, the next {taken_by} of that name runs; a forced one runs now."
 
 
 def _stopped(row: Schedule, now: datetime) -> str:
@@ -180,7 +180,7 @@ def _stopped(row: Schedule, now: datetime) -> str:
         probe = f"{at(row.breaker_until)}, {relative(row.breaker_until, now)}, when one run is let through as a probe"
     return (
         f"It is stopped by its breaker after failing {times(row.failures)}{_in_a_row(row.failures)}, until {probe};"
-        f" {how_to_resume(row.function_name)} at once."
+        f" {how_to_resume(row.function_name)} now."
     )
 
 
@@ -189,11 +189,11 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
         late = f" since {at(row.next_run_at)} ({relative(row.next_run_at, now)})" if row.next_run_at else ""
         return [f"It is due{late}: the next hit, run-due or worker runs it.", *_overdue(row), *_counts(row)]
     if row.next_run_at is None and plan.is_unplanned(row):
-        return ["It is not due: its next slot is planned by the next hit, run-due or worker that looks at it."]
+        return ["It is not due: the next hit, run-due or worker that sees it plans its next slot."]
     if row.next_run_at is None and row.planned_from == HIT:
         return ["It runs at each hit of its trigger, once for each delivery; run-due and worker leave it alone."]
     if row.next_run_at is None:
-        return ["It is not due at any time that a clock will show."]
+        return ["It is not due at any time on the calendar."]
     why = ""
     if row.failures:
         why = f": that is the backoff after failing {times(row.failures)}{_in_a_row(row.failures)}"
@@ -207,18 +207,18 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
 
 
 def _overdue(row: Schedule) -> list[str]:
-    return ["It is late: check that what triggers it still does."] if row.state == "late" else []
+    return ["It is late: check that its trigger still works."] if row.state == "late" else []
 
 
 def _counts(row: Schedule) -> list[str]:
-    """What has gone wrong before: it is due all the same."""
+    """What has gone wrong before, although it is due."""
     counts = []
     if row.failures:
         counts.append(f"It has failed {times(row.failures)}{_in_a_row(row.failures)}.")
     if row.abandoned:
-        costs = "after the third in a row each further one costs a backoff"
+        costs = "after the third in a row, each further one costs a backoff"
         if row.abandoned >= _ABANDONED_COSTS_FROM:
-            costs = "the next run begins with a backoff ahead of it, so that one more such end costs a backoff"
+            costs = "the next run pays a backoff in advance, in case it is abandoned, too"
         counts.append(f"Its runs were abandoned {times(row.abandoned)}{_in_a_row(row.abandoned)}; {costs}.")
     return counts
 

@@ -1,1 +1,1 @@
-"""What others are told: logs, OpenTelemetry, check-ins."""
+"""How others learn of runs: logs, OpenTelemetry, check-ins, alerts."""

@@ -1,6 +1,6 @@
-"""One alert: its text, and its way to a webhook that takes Slack's {"text": ...}. Knows nothing of the database.
+"""One alert: its text, and its delivery to a webhook that takes Slack's {"text": ...}. Knows nothing of the database.
 
-The address is a secret: only its host is ever named, and the database knows it by a hash.
+The address is a secret: only its host is ever named, and the database knows only its hash.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 from cronlease.observe import webhook
 from cronlease.observe.redact import cut, printable, redact
 
-# How long an answer may take: whoever ends a run waits less, but one that comes late still counts.
+# How long an answer may take. A run that ends waits for less, but a later answer still counts.
 _ANSWER_SECONDS = 10.0
 _LONGEST_ERROR = 500
-# What makes a chat call everybody.
+# Words with which a chat notifies everybody.
 _MENTION = re.compile(r"@(?=channel|here|everyone|all)", re.IGNORECASE)
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Alert(NamedTuple):
-    """What is to be told of one schedule, as claim_refresh_alerts answers it."""
+    """News about one schedule, as claim_refresh_alerts answers it."""
 
     id: int
     address: str
@@ -44,10 +44,10 @@ class Alert(NamedTuple):
         return cls(**values)
 
     def text(self, status_url: str | None = None) -> str:
-        """What happened and its error, how often, since when, the command that helps and where to look; harmless in a
-        chat, whatever the error says."""
-        what, helps = _SENTENCES[self.kind]
-        happened = what.format(
+        """What happened, its error, how often and since when, a command that helps and the status page. Harmless in a
+        chat, whatever the error contains."""
+        sentence, advice = _SENTENCES[self.kind]
+        happened = sentence.format(
             name=self.function_name,
             times="one run" if self.times == 1 else f"{self.times or 'several'} runs in a row",
             due=f" {_at(self.due_at)}" if self.due_at else "",
@@ -57,8 +57,8 @@ class Alert(NamedTuple):
         lines = [happened.rstrip(".") + "."]
         if self.since is not None:
             lines[0] += f" {'It had been in' if self.kind == 'recovered' else 'In'} trouble since {_at(self.since)}."
-        if helps:
-            lines.append(printable(helps.format(name=quote(self.function_name))))
+        if advice:
+            lines.append(printable(advice.format(name=quote(self.function_name))))
         if status_url is not None:
             lines.append(f"Status: {status_url}")
         return _MENTION.sub("@\u200b", "\n".join(lines)).translate(_SLACK)
@@ -92,21 +92,21 @@ def host_of(url: str) -> str:
 
 
 async def post(url: str, text: str) -> str | None:
-    """Sends the text; None when it was taken, else what went wrong, in words that hold nothing of the address."""
+    """Sends the text. Returns None if it was accepted, else what went wrong, without any part of the address."""
     loop, answered = asyncio.get_running_loop(), asyncio.Event()
     trouble: list[str | None] = []
     body, headers = json.dumps({"text": text}).encode(), {"Content-Type": "application/json"}
 
     def send() -> None:
-        # A POST that is redirected would arrive as a GET without its text.
+        # A redirect would turn the POST into a GET without its text.
         trouble.append(webhook.trouble_with(url, body, headers, _ANSWER_SECONDS, redirects=False))
-        # Nobody waits any more when the loop is closed.
+        # After the loop is closed, nobody waits any more.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(answered.set)
 
     try:
         webhook.start(send, "alert")
-        # An answer that comes in drops takes longer than each of its steps.
+        # The timeout of the request is per step: a server that sends byte by byte could take forever.
         await asyncio.wait_for(answered.wait(), _ANSWER_SECONDS)
     except RuntimeError as error:
         return str(error)

@@ -1,7 +1,7 @@
-"""Check-ins: tells a monitor that a real run has started, and how it ended. Knows nothing of schedules.
+"""Check-ins: tell a monitor that a real run has started, and how it ended. Knows nothing of schedules.
 
-Nothing here changes a run or holds it up: each check-in is sent by a thread of its own, what goes wrong is a warning,
-and the end is waited for no longer than a constant. The address is a secret: only its host is ever named.
+Nothing here changes a run or holds it up: each check-in is sent by a thread of its own, a failure is only a warning,
+and a run waits a few seconds at most for its last one. The address is a secret: only its host is ever named.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from cronlease.observe import webhook
 from cronlease.observe.logs import log
 from cronlease.outcome import FailReason, Outcome
 
-# Of one step: connecting, or waiting for the answer.
+# For one step: connecting, or waiting for the answer.
 _STEP_SECONDS = 1.5
-# The end lets a start that is still on its way go first: arriving last, it would look like a run that never ends.
+# How long the end waits for a start that is still being sent: a start that arrives last looks like a run without end.
 _START_FIRST_SECONDS = 0.5
-# Less than a process that is told to stop has for its last words.
+# Shorter than a stopping process has to write the ends of its runs.
 _AWAITED_SECONDS = 2.5
-# Another run follows at once, or is at work already: that one tells.
+# Another run follows immediately, or is at work already, and reports its own end.
 _NOT_THE_END = (FailReason.INTERRUPTED, FailReason.LEASE_LOST)
 
 
 class CheckIns:
-    """Those of one run; made when it starts, and the start is sent."""
+    """The check-ins of one run. Creating it sends the start."""
 
     def __init__(self, url: str, function: str, request_id: UUID, headers: Mapping[str, str]) -> None:
         self._parts = urlsplit(url.replace("{function}", quote(function, safe="")))
@@ -38,18 +38,18 @@ class CheckIns:
         self._start = self._send("start", "/start")
 
     async def end(self, outcome: Outcome) -> None:
-        """Sends how the run ended, and waits for it a little: afterwards the platform may take the CPU away."""
+        """Sends how the run ended, and waits a little: the platform may take the CPU away afterwards."""
         if outcome.failed in _NOT_THE_END:
             return
         loop, sent = asyncio.get_running_loop(), asyncio.Event()
 
-        def say_sent() -> None:
-            # Nobody waits any more when the loop is closed.
+        def mark_sent() -> None:
+            # After the loop is closed, nobody waits any more.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(sent.set)
 
         suffix = "" if outcome.failed is None else "/fail"
-        self._send("end", suffix, " ".join((outcome.error or "").split()), after=self._start, then=say_sent)
+        self._send("end", suffix, " ".join((outcome.error or "").split()), after=self._start, then=mark_sent)
         try:
             await asyncio.wait_for(sent.wait(), _AWAITED_SECONDS)
         except TimeoutError:
@@ -74,14 +74,14 @@ class CheckIns:
         try:
             return webhook.start(send, f"check-in {self._request_id}")
         except RuntimeError as error:
-            # No thread is to be had: the run must not end for it.
+            # No thread could be started, which must not end the run.
             self._warn(what, str(error))
             then()
         return None
 
     def _trouble_with(self, suffix: str, body: str) -> str | None:
-        """Sends one and says what went wrong, in words that hold nothing of the address."""
-        # Where the address is our own, by mistake, no run starts another.
+        """Sends one. Returns what went wrong, without any part of the address."""
+        # The headers mark it as ours: if the address is our own by mistake, it starts no run.
         headers = {"Content-Type": "text/plain; charset=utf-8", **self._headers}
         return webhook.trouble_with(self._address(suffix), body.encode() or None, headers, _STEP_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Takes secrets out of texts that are logged, stored or answered, and whatever else does not belong there."""
+"""Removes secrets, and whatever else does not belong there, from texts that are logged, stored or answered."""
 
 import functools
 import os
@@ -7,55 +7,65 @@ from typing import Any
 from urllib.parse import unquote
 
 LONGEST_STORED = 2000
-# Every text passes these, also what a stranger sends, so each must take linear time: it starts at a fixed word, and
-# no two attempts read the same stretch. One from "://" ends at the next "/", or takes the whole word.
+# Every text passes through these, even what a stranger sends, so each must take linear time: it starts at a fixed
+# word, and no two attempts read the same stretch. A match from "://" ends at the next "/", or takes the whole word.
 _URL_SECRET = re.compile(r"(?<=://)[^\s/@:]*:(?P<rest>\S*)")
 _USER_SECRET = re.compile(r"(?i)(?P<scheme>https?://)[^\s/@?#]+@")
 _QUERY_SECRET = re.compile(r"(?P<address>://[^\s?#\"'<>:]*(?::(?!//)[^\s?#\"'<>:]*)*\?)[^\s\"'<>]+")
-# A quote that is not closed hides all that follows: the text may have been cut there.
-_WORD_SECRET = re.compile(r"(?i)(?P<key>password|passwd|pwd)(?P<is>\s*[=:]\s*)(?:'[^']*(?:'|\Z)|\S+)")
+# These are compiled when a text has such a word: most processes never see one.
+# An open quote hides the rest of the text, which may have been cut there.
+_KEY_AND_VALUE = r"(?i)(?P<key>password|passwd|pwd)(?P<is>\s*[=:]\s*)(?:'[^']*(?:'|\Z)|\S+)"
 _SCHEMES = "(?i:bearer|basic|token)"
-_HEADER_SECRET = re.compile(
-    rf"(?P<key>(?i:authorization)[\"']?\s*[:=,]\s*b?[\"']?)(?:{_SCHEMES}\s+)?(?!{_SCHEMES}\b)[^\s\"',<]+"
-)
-# Not a word, as in "basic authentication".
-_BEARER_SECRET = re.compile(r"\b(?P<scheme>(?i:bearer|basic)\s+)(?=[\w.~+/=-]*[0-9A-Z=+/])[\w.~+/=-]{6,}")
-_WORDS = re.compile(r"[a-z_-]+")
+_HEADER_VALUE = rf"(?P<key>(?i:authorization)[\"']?\s*[:=,]\s*b?[\"']?)(?:{_SCHEMES}\s+)?(?!{_SCHEMES}\b)[^\s\"',<]+"
+# Not an ordinary word, as in "basic authentication".
+_BEARER_VALUE = r"\b(?P<scheme>(?i:bearer|basic)\s+)(?=[\w.~+/=-]*[0-9A-Z=+/])[\w.~+/=-]{6,}"
+_WORDS = r"[a-z_-]+"
 _hidden: set[str] = set()
 
 
 def hide(*secrets: str) -> None:
-    """Takes these out of every text from now on: secrets that are not in the environment."""
+    """Removes these from every text from now on: for secrets that are not in the environment."""
     _hidden.update(secrets)
 
 
 def redact(text: str) -> str:
     """The text without passwords and tokens: those in addresses, key=value pairs and Authorization headers, and the
-    configured ones anywhere. The query of an address (?...) counts as a secret, too."""
-    # The plain `in` first: every line passes here, and almost none has a secret.
+    configured ones anywhere. The query of an address (?...) also counts as a secret."""
+    # A plain `in` first: every log line passes through here, and hardly any has a secret.
     if "://" in text:
         text = _URL_SECRET.sub(_without_password, text)
         text = _USER_SECRET.sub(r"\g<scheme>***@", text)
         text = _QUERY_SECRET.sub(r"\g<address>***", text)
     lowered = text.lower()
     if "passw" in lowered or "pwd" in lowered:
-        text = _WORD_SECRET.sub(r"\g<key>\g<is>***", text)
+        text = re.sub(_KEY_AND_VALUE, r"\g<key>\g<is>***", text)
     if "authorization" in lowered or "bearer" in lowered or "basic" in lowered:
-        text = _BEARER_SECRET.sub(r"\g<scheme>***", _HEADER_SECRET.sub(r"\g<key>***", text))
+        text = re.sub(_HEADER_VALUE, r"\g<key>***", text)
+        text = re.sub(_BEARER_VALUE, r"\g<scheme>***", text)
     for secret in _configured():
         text = text.replace(secret, "***")
     return text
 
 
+def may_hold_secret(text: str) -> bool:
+    """Whether `redact` might change the text; a no is certain."""
+    lowered = text.lower()
+    return (
+        "://" in text
+        or any(word in lowered for word in ("passw", "pwd", "authorization", "bearer", "basic"))
+        or any(secret in text for secret in _configured())
+    )
+
+
 def _without_password(match: re.Match[str]) -> str:
-    # From the last @ on: a password may hold one itself, and too much hidden is better than too little.
+    # Up to the last @: a password may contain one, and hiding too much is better than hiding too little.
     at = match["rest"].rfind("@")
     return match[0] if at < 0 else "***" + match["rest"][at:]
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters, to be redacted afterwards. Drops a secret that the cut would make unrecognizable at
-    the end: an address without its @, half a bearer token, half of a configured secret."""
+    """The first `most` characters, to be redacted afterwards. Drops a secret at the end that the cut would make
+    unrecognizable: an address without its @, half a bearer token, half of a configured secret."""
     if len(text) <= most:
         return text
     kept = text[:most]
@@ -72,7 +82,7 @@ def cut(text: str, most: int) -> str:
 
 
 def redact_value(value: Any, most: int) -> Any:
-    """The value with every text in it redacted and at most so long, however deep it lies."""
+    """The value with every text in it redacted and cut to `most` characters, however deep it is."""
     if isinstance(value, str):
         return redact(cut(value, most))
     if isinstance(value, dict):
@@ -82,24 +92,24 @@ def redact_value(value: Any, most: int) -> Any:
 
 def storable(text: str) -> str:
     """Any text, made fit to be stored and answered: no secret, no NUL, valid Unicode, limited in length."""
-    # Cut before, so that a long text costs no more, and after, since *** may be longer than a secret.
+    # Cut before, to limit the work, and after, since *** may be longer than a secret.
     text = redact(cut(text, 2 * LONGEST_STORED))[:LONGEST_STORED].replace("\0", "")
     return text.encode("utf-8", "replace").decode()
 
 
 def text_of(error: BaseException) -> str:
-    """What the error says, fit to be stored. One whose text cannot be had, or tries to end the process, still ends
-    its run."""
+    """The error's text, fit to be stored. An error whose own __str__ raises, even SystemExit, still ends its run
+    normally."""
     name = type(error).__name__
     try:
-        said = str(error)
+        text = str(error)
     except BaseException:
-        said = "it has no readable text"
-    return storable(f"{name}: {said}" if said else name)
+        text = "it has no readable text"
+    return storable(f"{name}: {text}" if text else name)
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for whatever might move a cursor; line breaks and tabs stay."""
+    """The text with a question mark for whatever might move the cursor; line breaks and tabs stay."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else " " if char.isspace() else "?" for char in text)
@@ -107,7 +117,7 @@ def printable(text: str) -> str:
 
 def _configured() -> list[str]:
     env = os.environ.get
-    # The second one is what Vercel's cron sends.
+    # CRON_SECRET is what Vercel's cron sends.
     tokens = f"{env('CRONLEASE_TOKEN', '')} {env('CRON_SECRET', '')}"
     webhooks = f"{env('CRONLEASE_PING_URL', '')} {env('CRONLEASE_ALERT_URL', '')}"
     configured = _secrets_of(env("DATABASE_URL", ""), env("PGPASSWORD", ""), tokens, webhooks)
@@ -121,12 +131,12 @@ def _secrets_of(url: str, password: str, tokens: str, webhooks: str) -> list[str
         secrets += [match[1], unquote(match[1])]
     if match := re.search(r"password\s*=\s*('[^']*'|[^\s&]+)", url):
         secrets += [match[1].strip("'"), unquote(match[1])]
-    # Read wrongly, a password may show up in pieces. A very short one would blank out ordinary words.
+    # A misread address may show a password in pieces. Very short ones would blank out ordinary words.
     secrets += [piece for secret in secrets for piece in re.split(r"[@/:?#]", secret)]
     secrets = [secret for secret in secrets if len(secret) >= 4]
-    # Who knows the path may check in, or post. Its keys are secrets; a word in it may be a function's name.
+    # Whoever knows the path may check in, or post. Its keys are secrets; a plain word may be a function's name.
     for webhook in webhooks.replace(",", " ").split():
         path = re.sub(r"^\w+://[^/?#]*", "", webhook)
         parts = [path.partition("{function}")[0], *re.split(r"[/?&=#]|{function}", path)]
-        secrets += [part for part in parts if len(part) >= 8 and not _WORDS.fullmatch(part)]
+        secrets += [part for part in parts if len(part) >= 8 and not re.fullmatch(_WORDS, part)]
     return sorted(set(secrets), key=len, reverse=True)

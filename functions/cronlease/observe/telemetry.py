@@ -1,8 +1,8 @@
-"""Spans and counters, through the API of OpenTelemetry. Knows nothing of its SDK or of who exports them.
+"""Spans and counters through the API of OpenTelemetry. Knows nothing of its SDK or of exporters.
 
-Nothing of it is imported before somebody else has: whoever sets up a provider has loaded the API, and without a
-provider there is nobody to tell. So a function that does not use it pays for a look at sys.modules. What goes wrong
-here is a warning, never the end of a run; what a job says passes the same redaction as the log.
+Imports the API only if somebody else has: whoever sets up a provider has loaded it, and without a provider there is
+nothing to do. So a function that does not use it pays only for a lookup in sys.modules. A failure here is a warning,
+never the end of a run; texts of a job are redacted as in the log.
 """
 
 import logging
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 _TRACE = "opentelemetry.trace"
 _METRICS = "opentelemetry.metrics"
 _SCOPE = "cronlease"
-# What a job says may hold a secret; names and words of ours do not, and are in every hit.
+# Makes a value a text: `storable` for a job's, which may hold a secret; plain `str` for ours, which every hit has.
 _Text = Callable[[str], str]
 
 
 class _Quietly:
-    """Around whatever is not ours to rely on. No generator: each hit passes here several times."""
+    """Turns errors of somebody else's code into a warning. Not a generator: each hit passes here several times."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
-        message = f"What OpenTelemetry was told got lost, the run is not affected: {kind.__name__}"
+        message = f"OpenTelemetry lost a span or a count, which does not affect the run: {kind.__name__}"
         logs.log(logging.WARNING, message, action="telemetry_failed", cause=error)
         return True
 
@@ -43,7 +43,7 @@ _quietly = _Quietly()
 
 
 class Span:
-    """A part of a hit: `with` begins and ends it. This one goes nowhere."""
+    """A part of a hit: `with` begins and ends it. This one does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -51,13 +51,13 @@ class Span:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None: ...
 
     def note(self, **attributes: object) -> None:
-        """Adds attributes: numbers and bools as they are, all else as text; those that are None are left out."""
+        """Adds attributes: numbers and bools unchanged, everything else as text; those that are None are dropped."""
 
     def fail(self, error: str) -> None:
         """Marks this part as failed, for an error that is not raised out of the block."""
 
     def ends(self, outcome: Outcome) -> Outcome:
-        """Of a hit: tells how it ended, and hands the outcome on."""
+        """Records how a hit ended, and returns the outcome."""
         return outcome
 
 
@@ -65,7 +65,7 @@ NOTHING = Span()
 
 
 class _Claimed(Protocol):
-    """The answer to a claim, as far as it is told."""
+    """The part of a claim's answer that is recorded."""
 
     @property
     def acquired(self) -> bool: ...
@@ -78,7 +78,7 @@ class _Claimed(Protocol):
 
 
 def _tracing() -> "ModuleType | None":
-    """The API of tracing where a provider is set up: the stand-in that the API has before would only cost time."""
+    """The tracing API if a provider is set up: the stand-in before that would only cost time."""
     if (trace := sys.modules.get(_TRACE)) is None:
         return None
     with _quietly:
@@ -88,7 +88,7 @@ def _tracing() -> "ModuleType | None":
 
 
 def here() -> Any:
-    """The place of the current span, for threads that do not know it; None where nobody has set up tracing."""
+    """The context of the current span, for threads that do not inherit it; None if nobody has set up tracing."""
     if _tracing() is None:
         return None
     from opentelemetry import context
@@ -97,8 +97,8 @@ def here() -> Any:
 
 
 def span(name: str, attributes: Mapping[str, object] | None = None, place: Any = None) -> Span:
-    """A span below the current one, or at that place where there is none, and within its block the current one;
-    NOTHING where nobody has set up tracing."""
+    """A span below the current one or, without one, in the context `place`. It is the current one within its block.
+    NOTHING if nobody has set up tracing."""
     trace = _tracing()
     if trace is None:
         return NOTHING
@@ -114,8 +114,8 @@ def hit(
     claimed: _Claimed | None = None,
     action: str = "",
 ) -> Span:
-    """The span of a hit that asked for the lease at asked_at, on the monotonic clock, and has just got this answer:
-    made afterwards, so that a look for something due that finds nothing leaves no trace. Its `ends` also counts."""
+    """The span of a hit that asked for the lease at `asked_at`, on the monotonic clock, and has just got this answer.
+    Made afterwards, so that a poll that claims nothing leaves no trace. Its `ends` also counts the hit."""
     if _TRACE not in sys.modules and _METRICS not in sys.modules:
         return NOTHING
     action = (claimed and claimed.action) or action or function
@@ -124,7 +124,7 @@ def hit(
 
 
 def skipped(outcome: Outcome) -> Outcome:
-    """A hit that was turned away before it could ask."""
+    """Records a hit that was skipped before it asked for the lease."""
     with hit(outcome.function, outcome.request_id, None, time.monotonic()) as span:
         return span.ends(outcome)
 
@@ -170,7 +170,7 @@ class _Recorded(Span):
             self._span.set_status(self._trace.StatusCode.ERROR, storable(error))
 
     def _raised(self, name: str, error: BaseException | None) -> None:
-        """As an event of the name that OpenTelemetry gives exceptions, but without a traceback and its secrets."""
+        """Records OpenTelemetry's own `exception` event, but without the traceback and its secrets."""
         message = storable(str(error))
         self._span.add_event("exception", {"exception.type": name, "exception.message": message})
         self.fail(f"{name}: {message}" if message else name)
@@ -184,7 +184,7 @@ _made: dict[Callable[[Any], Any], tuple[Any, Any]] = {}
 
 
 def _once(provider: Any, make: Callable[[Any], Any]) -> Any:
-    """What is made of the provider, made once: it may be set up later than the first hit comes."""
+    """Makes it once per provider, which may be set up after the first hit."""
     if make not in _made or _made[make][0] is not provider:
         _made[make] = (provider, make(provider))
     return _made[make][1]
@@ -204,7 +204,7 @@ class _Hit(Span):
     ) -> None:
         self._who = who
         self._claimed = claimed
-        # What it cost since then is known on a clock that nobody sets; a span wants the time of day.
+        # A span wants the time of day, but the elapsed time is known by the monotonic clock.
         self._began = time.time_ns() - round((time.monotonic() - asked_at) * 1e9)
         self._span = NOTHING
         with _quietly:
@@ -253,7 +253,7 @@ def _instruments(provider: Any) -> tuple[Any, Any]:
 
 
 def _place(trace: "ModuleType") -> dict[str, Any]:
-    """Below the current span, such as that of an instrumented server; else below the one the request names."""
+    """Nothing below a current span, such as an instrumented server's; else the context that the request names."""
     if trace.get_current_span().get_span_context().is_valid or not logs.headers.get():
         return {}
     from opentelemetry import propagate

@@ -1,6 +1,6 @@
-"""Sends one HTTP request to somebody else's server, from a thread of its own, and says what went wrong.
+"""Sends one HTTP request to somebody else's server, from a thread of its own.
 
-A server that hangs holds up nobody: the thread is a daemon, and whoever waits for it decides for how long.
+A server that hangs holds up nobody: the thread is a daemon, and whoever waits for it decides how long.
 """
 
 import contextvars
@@ -12,8 +12,8 @@ from typing import Any
 def trouble_with(
     url: str, body: bytes | None, headers: Mapping[str, str], seconds: float, *, redirects: bool = True
 ) -> str | None:
-    """Sends it and says what went wrong, in words that hold nothing of the address. The seconds are for one step:
-    connecting, or waiting for the answer. Imports what it needs in its thread, and not in the run's."""
+    """Sends it and returns what went wrong, without any part of the address. `seconds` limits one step:
+    connecting, or waiting for the answer. It imports what it needs in the sending thread, not in the run's."""
     from urllib.error import HTTPError, URLError
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -38,7 +38,7 @@ def trouble_with(
 
 
 def start(work: Callable[[], None], name: str) -> threading.Thread:
-    """Does it in a thread whose log lines belong to the same request. Raises RuntimeError where none is to be had."""
+    """Works in a thread whose log lines belong to the same request. Raises RuntimeError if none can be started."""
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=name, daemon=True)
     thread.start()
     return thread

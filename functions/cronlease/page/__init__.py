@@ -1,1 +1,1 @@
-"""The status page: templates and what fills them. Imported by no hit; knows nothing of HTTP and of who may see it."""
+"""The status page: templates and what fills them. No hit imports it. Knows nothing of HTTP or of who may see it."""

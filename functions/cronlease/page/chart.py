@@ -1,4 +1,4 @@
-"""Runs as bars: height for how long each took, colour for how it ended; as paths for inline SVG, and as text."""
+"""Runs as bars: the height shows how long each took, the colour how it ended. Paths for inline SVG, and a text."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,24 +7,27 @@ from typing import NamedTuple
 
 from cronlease.explain.format import counted, took
 
-# A bar's own width, and that of the gap beside it.
+# A bar's width, and the width of a bar with its gap.
 _BAR, _STEP = 3, 5
 _LEAST = 2.0
 _WORDS = {
     "success": "succeeded",
-    "partial": "left a part out",
+    "partial": "were partial",
     "failed": "failed",
     "interrupted": "were interrupted",
     "abandoned": "were abandoned",
     "running": "running",
 }
 
-# How a run ended, and how many seconds it took; None where nobody knows.
+# How long such a run worked is not known.
+_UNKNOWN = ("running", "interrupted", "abandoned")
+
+# How a run ended, and how many seconds it took; None if that is not known.
 Past = tuple[str, float | None]
 
 
 class Bars(NamedTuple):
-    """A path for each outcome, drawn in strokes, in a box of that size."""
+    """A stroked path for each outcome, in a box of the given size, and the text alternative."""
 
     paths: list[tuple[str, str]]
     width: int
@@ -33,7 +36,7 @@ class Bars(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Bars with two lines across: the place of each and what it stands for."""
+    """Bars with a line across for the median and one for the 95th percentile: their values and their heights."""
 
     bars: Bars
     median: float
@@ -44,7 +47,7 @@ class Chart(NamedTuple):
 
 
 def bars(runs: Sequence[Past], *, places: int = 40, height: int = 24) -> Bars:
-    """The oldest first, the newest at the right edge."""
+    """Takes the oldest first and puts the newest at the right edge."""
     most = max((seconds for _, seconds in runs if seconds is not None), default=0.0)
     strokes: dict[str, list[str]] = {}
     first = places - len(runs)
@@ -56,24 +59,19 @@ def bars(runs: Sequence[Past], *, places: int = 40, height: int = 24) -> Bars:
 
 
 def chart(runs: Sequence[Past], *, height: int = 120) -> Chart | None:
-    """None where no run is known to have worked for some time."""
+    """None if it is not known of any run how long it worked."""
     known = sorted(seconds for status, seconds in runs if seconds is not None and status not in _UNKNOWN)
     if not known:
         return None
-    drawn = [(status, None if status in _UNKNOWN else seconds) for status, seconds in runs]
-    drawn = [(status, seconds) for status, seconds in drawn if seconds is not None]
+    drawn = [(status, seconds) for status, seconds in runs if status not in _UNKNOWN and seconds is not None]
     most = known[-1]
     median, p95 = quantile(known, 0.5), quantile(known, 0.95)
-    made = bars(drawn, places=max(len(drawn), 40), height=height)
-    return Chart(made, median, p95, height - _tall(median, most, height), height - _tall(p95, most, height), most)
-
-
-# Of these nobody knows how long they worked.
-_UNKNOWN = ("running", "interrupted", "abandoned")
+    median_at, p95_at = (height - _tall(seconds, most, height) for seconds in (median, p95))
+    return Chart(bars(drawn, places=max(len(drawn), 40), height=height), median, p95, median_at, p95_at, most)
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least that share of them does not exceed."""
+    """The smallest value that at least this share of them does not exceed."""
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 

@@ -1,35 +1,36 @@
-"""One schedule: what read_refresh_schedule answers, as the template shows it. Pure."""
+"""The page of one schedule: what read_refresh_schedule answers, as the template shows it. Pure."""
 
 import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from cronlease.explain.format import without_status
-from cronlease.explain.plan import NEXT_SLOT
+from cronlease.explain.plan import NEXT_SLOT, cadence_of, next_slots
 from cronlease.explain.rows import Details, Schedule, value_of
 from cronlease.explain.sentences import sentences
 from cronlease.page.chart import Chart, chart
-from cronlease.page.coming import Coming, coming
 
+# How a sentence about the next run begins.
+_NEXT = "It is due", "It is not due", "It will not", "It cannot", "It is stopped", "It runs at each", "No function"
 _COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
-# What a form did: the word in the address that it leads to, and the sentence for it.
+# What a form did: the word in the address it leads to, and its sentence.
 SAID = {
     "ran": "It ran: the newest run below says how.",
-    "failed": "It ran and did not end well: the newest run below says why.",
+    "failed": "It ran, but did not end well: the newest run below says why.",
     "paused": "It is paused. A run in progress may finish.",
-    "already_paused": "It was paused already; the reason is the new one if one was given.",
+    "already_paused": "It was paused already; a reason given now replaces the old one.",
     "resumed": "It may run again.",
     "not_paused": "It was not paused.",
     "unlocked": "The lease is broken: the run that had it can never write again.",
     "not_locked": "Nobody held the lease.",
-    "held_by_another": "Another run holds the lease by now, and was left alone. Look again before you unlock.",
+    "held_by_another": "Another run holds the lease by now, and was left alone. Check again before you unlock.",
     "skipped_locked": "It did not run: another run holds the lease.",
     "skipped_breaker_open": "It did not run: its breaker is open. Resume it, or wait for the probe.",
     "skipped_paused": "It did not run: it is paused.",
-    "skipped_completed": "It did not run: it was to run once, and has.",
+    "skipped_completed": "It did not run: it runs only once, and has completed.",
     "skipped_schedule_read_error": "It did not run: the schedule could not be read. The log says why.",
     "skipped_shutting_down": "It did not run: this process is shutting down. Try again.",
-    "skipped_unknown_action": "It did not run: no function here is its action.",
+    "skipped_unknown_action": "It did not run: no function of this process is its action.",
     "skipped_spawned": "It did not run: this process was started by a run.",
 }
 
@@ -53,10 +54,17 @@ class Operation(NamedTuple):
     reason: str
 
 
+class Coming(NamedTuple):
+    """The next slots if the cadence has any, else the one planned time; and the cadence in words."""
+
+    times: list[datetime]
+    cadence: str
+
+
 class Shown(NamedTuple):
     now: datetime
     schedule: Schedule
-    # What explain says of the moment, and the rest of it.
+    # The sentence of explain that matters most, and the others.
     lead: str
     sentences: list[str]
     coming: Coming
@@ -68,42 +76,30 @@ class Shown(NamedTuple):
     can_run: bool
 
 
-def of(found: Details, *, may_operate: bool, can_run: bool) -> Shown:
-    told = sentences(found)
-    lead = _lead(found, told)
-    runs = [_past(run) for run in found.as_json["runs"]]
-    args = found.schedule.args
+def of(details: Details, *, may_operate: bool, can_run: bool) -> Shown:
+    explained = sentences(details)
+    lead = _lead(details, explained)
+    runs = [_past(run) for run in details.as_json["runs"]]
+    args = details.schedule.args
     return Shown(
-        found.now,
-        found.schedule,
+        details.now,
+        details.schedule,
         lead,
-        [sentence for sentence in told if sentence != lead and not sentence.startswith(NEXT_SLOT)],
-        coming(found.schedule, found.now),
+        [sentence for sentence in explained if sentence != lead and not sentence.startswith(NEXT_SLOT)],
+        coming(details.schedule, details.now),
         json.dumps(args, indent=2, ensure_ascii=False) if args else None,
         runs,
         chart([(run.status, run.seconds) for run in reversed(runs)]),
-        [_operation(each) for each in found.as_json["operations"]],
+        [_operation(each) for each in details.as_json["operations"]],
         may_operate,
         can_run,
     )
 
 
-def _lead(found: Details, told: list[str]) -> str:
-    """That it runs now, or whether and when it will."""
-    if found.schedule.health == "running":
-        return next((sentence for sentence in told if sentence.startswith("It is running")), told[-1])
-    return next((sentence for sentence in told if sentence.startswith(_STARTS)), told[-1])
-
-
-_STARTS = (
-    "It is due",
-    "It is not due",
-    "It will not",
-    "It cannot",
-    "It is stopped",
-    "It runs at each",
-    "No function",
-)
+def _lead(details: Details, explained: list[str]) -> str:
+    """The sentence that says that it is running, or whether and when it will."""
+    starts = ("It is running",) if details.schedule.health == "running" else _NEXT
+    return next((sentence for sentence in explained if sentence.startswith(starts)), explained[-1])
 
 
 def _past(run: dict[str, Any]) -> Past:
@@ -124,3 +120,21 @@ def _past(run: dict[str, Any]) -> Past:
 
 def _operation(row: dict[str, Any]) -> Operation:
     return Operation(value_of("done_at", row["done_at"]), row["actor"], row["operation"], row["reason"] or "")
+
+
+def coming(row: Schedule, now: datetime) -> Coming:
+    is_at_rest = row.completed_at is not None or row.paused_at is not None
+    planned = [row.next_run_at] if row.next_run_at is not None and not is_at_rest else []
+    try:
+        cadence = cadence_of(row)
+    except ValueError as error:
+        return Coming(planned, str(error))
+    if row.once:
+        return Coming(planned, "once")
+    if cadence is None:
+        return Coming(planned, "the function's own")
+    if cadence.text == "hit":
+        return Coming([], "at each hit: the trigger decides when")
+    if cadence.has_slots:
+        return Coming([] if is_at_rest else next_slots(row, cadence, now), cadence.text)
+    return Coming(planned, f"{cadence.text}, counted from the end of each run")

@@ -1,4 +1,4 @@
-"""All schedules, one page of them: what read_refresh_page answers, as the template shows it. Pure."""
+"""One page of the list of all schedules: what read_refresh_page answers, as the template shows it. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,20 +8,20 @@ from cronlease.explain.format import without_status
 from cronlease.explain.rows import value_of
 from cronlease.page.chart import Bars, bars
 
-# In the order in which they are shown: what needs a person first.
+# In the order in which they are shown: first whatever needs a person.
 HEALTHS = ("breaker_open", "failing", "stale", "late", "running", "ok", "paused", "completed")
 _WRONG = HEALTHS[:4]
-# Filters that are offered also where nothing is so.
+# Filters that are offered even if no schedule matches.
 _USUAL = ("failing", "late", "running", "ok", "paused")
 _WORDS = {"breaker_open": "stopped by a breaker", "stale": "whose run never finished"}
-# From so many on they are not counted, as in read_refresh_page.
+# Beyond this many, read_refresh_page does not count.
 _MOST_COUNTED = 1000
 _LAST_PAGE = 20
 _LONGEST_SEARCH = 200
 
 
 class Asked(NamedTuple):
-    """What of them to show."""
+    """Which of them to show."""
 
     search: str | None = None
     health: str | None = None
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Asked":
-        """What makes no sense is as if it had not been said."""
+        """Ignores what makes no sense."""
         page, health = query.get("page", ""), query.get("health")
         number = int(page) if page.isascii() and page.isdigit() and len(page) < 3 else 1
         search = query.get("search", "").strip()[:_LONGEST_SEARCH] or None
@@ -46,21 +46,21 @@ class Row(NamedTuple):
     last_error: str
     failures: int
     bars: Bars
-    # Why it does not run, where somebody has said so.
+    # Why it is paused, if somebody gave a reason.
     note: str
 
 
 class Overview(NamedTuple):
     now: datetime
     asked: Asked
-    # For each health how many there are, as text; `all` are those of any.
+    # How many schedules have each health, as text; `all` counts every one.
     counts: dict[str, str]
     rows: list[Row]
     has_more: bool
-    # A search looked at every name.
+    # Whether the search covered every name.
     is_complete: bool
     is_empty: bool
-    # What is wrong, for a heading; empty where nothing is.
+    # What is wrong, for a heading; empty if nothing is.
     headline: str
 
 
@@ -82,7 +82,7 @@ def of(document: dict[str, Any], asked: Asked) -> Overview:
 
 
 def headline(counts: Mapping[str, int]) -> str:
-    """What is wrong, in words; empty where nothing is."""
+    """What is wrong, in words; empty if nothing is."""
     wrong = [f"{_count(counts[health])} {_WORDS.get(health, health)}" for health in _WRONG if counts[health]]
     return " and ".join([", ".join(wrong[:-1]), wrong[-1]] if len(wrong) > 1 else wrong)
 

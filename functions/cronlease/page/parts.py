@@ -1,10 +1,10 @@
-"""What others add to the page: a job's own part, found by its entry point, and the verdict of an emulator.
+"""What others add to the page: a job's own part, found by its entry point, and the emulator's verdict.
 
-A job names a module under the entry point group `cronlease.page`, under the name of its action:
+A job registers a module under the entry point group `cronlease.page` and the name of its action:
 
     TITLE       a heading
     STATEMENT   one SQL statement that answers one row with one JSON document, of bounded size
-    table(document) -> (heading, rows)      texts, times or None; they are escaped like everything else
+    table(document) -> (heading, rows)      cells are texts, times or None, and escaped like everything else
 """
 
 import json
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 async def of_action(action: str, ask: Callable[[Query[Any]], Awaitable[Any]]) -> Part | None:
-    """None where the action's job adds nothing. A part that cannot be made does not take the page with it."""
+    """None if the action's job adds nothing. A part that cannot be made does not spoil the rest of the page."""
     for entry in entry_points(group=_GROUP, name=action):
         title = action
         try:
@@ -50,7 +50,7 @@ async def of_action(action: str, ask: Callable[[Query[Any]], Awaitable[Any]]) ->
             logs.log(logging.WARNING, f"The page's part of {action} could not be read: {trouble}", action="page_part")
             return Part(title, (), (), "It could not be read: the log says why.")
         except Exception as error:
-            # A job's own code: whatever it does wrong, the rest of the page is there.
+            # A job's own code: whatever it does wrong, the rest of the page is shown.
             logs.log(logging.ERROR, f"The page's part of {action} failed: {error}", action="page_part", cause=error)
             return Part(title, (), (), "It could not be shown: the log says why.")
         return Part(title, heading, rows)
@@ -58,14 +58,14 @@ async def of_action(action: str, ask: Callable[[Query[Any]], Awaitable[Any]]) ->
 
 
 def verdict() -> Verdict | None:
-    """Of the emulator that has started this process, so far."""
+    """So far, of the emulator that has started this process."""
     place = os.environ.get(VERDICT)
     if not place:
         return None
     try:
         with Path(place).open(encoding="utf-8") as file:
-            told = json.loads(file.read(_LARGEST_VERDICT))
-        return Verdict([str(line) for line in told["lines"]], int(told["violations"]))
+            verdict = json.loads(file.read(_LARGEST_VERDICT))
+        return Verdict([str(line) for line in verdict["lines"]], int(verdict["violations"]))
     except (OSError, ValueError, KeyError, TypeError):
         # Not written yet.
         return None

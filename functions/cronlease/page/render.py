@@ -1,4 +1,4 @@
-"""Fills a template. Everything that is not a template's own text is escaped."""
+"""Fills a template. Everything but the template's own text is escaped."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from cronlease.explain.format import short, took
 
-# What a browser leaves in a path as it is.
+# Characters that a browser leaves unchanged in a path.
 _PLAIN = re.compile(r"[\w.~: @-]+")
 
 
@@ -22,7 +22,8 @@ def render(template: str, **shown: Any) -> bytes:
 
 
 def address(root: str, name: str, **query: str | int | None) -> str:
-    """Of one schedule's page. A name that a browser would change in a path, such as .. or a/b, is in the query."""
+    """The address of one schedule's page. A name that a browser would change in a path, such as .. or a/b, goes into
+    the query."""
     given = {key: str(value) for key, value in query.items() if value}
     if _PLAIN.fullmatch(name) and name.strip(". ") and name == name.strip():
         path = f"{root}/status/{quote(name, safe='')}"
@@ -32,7 +33,7 @@ def address(root: str, name: str, **query: str | int | None) -> str:
 
 
 def listing(root: str, **query: str | int | None) -> str:
-    """Of the page of all schedules."""
+    """The address of the list of schedules."""
     given = {key: str(value) for key, value in query.items() if value}
     return f"{root}/status" + (f"?{urlencode(given, errors='replace')}" if given else "")
 
@@ -52,7 +53,7 @@ def _environment() -> Environment:
 
 
 def _ticked(text: str) -> Markup:
-    """What stands between backticks is code; all of it is escaped."""
+    """Text between backticks becomes code; all of it is escaped."""
     pieces = text.split("`")
     if len(pieces) % 2 == 0:
         return Markup("{}").format(text)
@@ -66,11 +67,11 @@ def _iso(moment: datetime) -> str:
 
 
 def _utc(moment: datetime) -> str:
-    """For a browser without scripts; with them it is in the viewer's own zone."""
+    """For a browser without scripts: a script replaces it with the viewer's local time."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _until(moment: datetime, now: datetime) -> str:
-    """As the script counts it on."""
+    """In the same words as the script, which then counts on."""
     length = moment - now
     return f"in {short(length)}" if length > timedelta() else f"{short(length)} ago"

@@ -1,5 +1,5 @@
-"""The times of a function in an emulated process: shorter than its decorator says, or a demonstration would see a
-single run. The emulator marks the process by EMULATED in its environment, and the decorators ask here."""
+"""The times of an emulated function: shorter than its decorator says, or a demonstration would see a single run. The
+emulator sets EMULATED in the environment of the process, and the decorators ask here."""
 
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from cronlease.cadence import Cadence, Every, written
 from cronlease.settings import Settings
 
 EMULATED = "CRONLEASE_EMULATED"
-# The value of EMULATED where the environment's times are upper limits; else it is a factor: how much faster time is.
+# The value of EMULATED where the environment's times are upper limits. Any other value is a factor of speed.
 CAPPED = "capped"
-# A file that the emulator writes its verdict so far into, for the status page.
+# The file with the emulator's verdict so far, for the status page.
 VERDICT = "CRONLEASE_EMULATOR_VERDICT"
 _SHORTEST_LEASE = timedelta(seconds=1)
 _SHORTEST_BEAT = timedelta(milliseconds=100)
@@ -18,14 +18,14 @@ _SOME_DAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 class Times(NamedTuple):
-    """What a decorator says; None is left to the environment."""
+    """The times that a decorator declares; the environment decides where it is None."""
 
     lease: timedelta | None = None
     every: Cadence | None = None
     backoff: Every | None = None
 
     def shortened(self, how: str, settings: Settings) -> "Times":
-        """What the emulated function has instead."""
+        """The times of the emulated function."""
         if how == CAPPED:
             return Times(
                 self.lease and min(self.lease, settings.lease),
@@ -40,7 +40,7 @@ class Times(NamedTuple):
         )
 
     def filled(self, settings: Settings) -> "Times":
-        """With the environment's times where the decorator says nothing."""
+        """Takes the environment's times where the decorator declares none."""
         return Times(self.lease or settings.lease, self.every or settings.cadence(), self.backoff or settings.backoff)
 
     def __str__(self) -> str:
@@ -55,12 +55,11 @@ def faster_lease(lease: timedelta, speed: float) -> timedelta:
 
 
 def faster(band: Every, speed: float) -> Every:
-    # Whole milliseconds: less could not be written as a duration.
-    return Every(*(timedelta(milliseconds=end / speed // timedelta(milliseconds=1)) for end in band))
+    return Every(*(_whole_milliseconds(end / speed) for end in band))
 
 
 def faster_cadence(cadence: Cadence, speed: float) -> Cadence:
-    """A calendar is not faster than the clocks on the wall: in the place of a cron there is a beat."""
+    """A calendar cannot run faster: a beat replaces a cron."""
     if cadence.band is not None:
         band = faster(cadence.band, speed)
         return Cadence(str(band), band=band)
@@ -77,8 +76,12 @@ def faster_cadence(cadence: Cadence, speed: float) -> Cadence:
 
 
 def _beat(length: timedelta) -> Cadence:
-    # Whole milliseconds: less could not be written as a duration.
-    return Cadence.parse(written(timedelta(milliseconds=max(length, _SHORTEST_BEAT) // timedelta(milliseconds=1))))
+    return Cadence.parse(written(_whole_milliseconds(max(length, _SHORTEST_BEAT))))
+
+
+def _whole_milliseconds(length: timedelta) -> timedelta:
+    """A duration cannot express less."""
+    return timedelta(milliseconds=length // timedelta(milliseconds=1))
 
 
 def _capped_cadence(cadence: Cadence, limit: Cadence) -> Cadence:

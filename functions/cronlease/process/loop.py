@@ -1,4 +1,4 @@
-"""The event loop of a process that runs a job and ends: what a job leaves behind does not keep it alive."""
+"""The event loop of a process that runs a job and ends, even if the job left tasks or threads behind."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ _CLOSE_SECONDS = 0.5
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run, but a task or a thread of a job that does not end is not waited for: see leave_behind."""
+    """Like asyncio.run, but does not wait for tasks and threads of a job that do not end: see leave_behind."""
     loop, before = asyncio.new_event_loop(), set(threading.enumerate())
     try:
         return loop.run_until_complete(main)
@@ -24,7 +24,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
                 task.cancel()
             loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_SECONDS))
         loop.run_until_complete(loop.shutdown_asyncgens())
-        # It would complain of what was left.
+        # The loop would complain about tasks that are left.
         loop.set_exception_handler(lambda *_: None)
         loop.close()
         _left.extend(thread for thread in threading.enumerate() if not thread.daemon and thread not in before)
@@ -34,7 +34,7 @@ _left: list[threading.Thread] = []
 
 
 def leave_behind(status: int) -> None:
-    """Ends the process where a job's threads would keep it alive: their runs are over, and others wait for it."""
+    """Ends the process if threads of a job would keep it alive: their runs are over, and others wait for the end."""
     ends_at = time.monotonic() + _CLOSE_SECONDS
     for thread in _left:
         thread.join(max(0.0, ends_at - time.monotonic()))

@@ -1,14 +1,14 @@
-"""Who sits at this machine, for the record of what people do to schedules."""
+"""Who uses this machine, for the record of operations on schedules."""
 
 import getpass
 import socket
 
 
 def actor() -> str:
-    """Such as ann@laptop."""
+    """For example ann@laptop."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
-        # An account without a name, as in many containers.
+        # Accounts in many containers have no name.
         name = "somebody"
     return f"{name}@{socket.gethostname()}"

@@ -1,7 +1,7 @@
-"""Delivers what is to be told: looks for it in the database, sends it, and writes down what became of it.
+"""Delivers alerts: claims the pending ones in the database, posts them, and records what became of each.
 
-What is told, and that it is told once, is decided in SQL. Nothing here changes a run or holds it up for long, and
-nothing raises: what could not be delivered is found by the next look, of whichever process.
+SQL decides what is alerted, and that it is alerted once. Nothing here changes a run, holds it up for long or raises:
+an alert that could not be delivered is claimed again later, by whichever process looks next.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from cronlease.observe.alert import Alert
 from cronlease.observe.logs import log
 from cronlease.settings import Settings
 
-# Shorter than the time that a process which is told to stop has for its last words.
+# Shorter than the time that a stopping process has to write the ends of its runs.
 _AWAITED = timedelta(seconds=2.5)
-# Nobody waits for these: what was claimed is held for 30 s, and what became of it should be known by then.
+# Nobody waits for these queries, but a claimed alert is held for 30 s: what became of it should be recorded by then.
 _ASKED = timedelta(seconds=10)
 _deliveries: set[asyncio.Task[None]] = set()
 
 
 async def deliver(database: Database, settings: Settings) -> None:
-    """Looks for late schedules and for what is to be told, and tells it. Waits for 2.5 s at most: an answer that
-    comes later still counts, if the process lives."""
+    """Finds late schedules and pending alerts, and posts the alerts. Waits for 2.5 s at most: an answer that comes
+    later still counts, if the process lives."""
     task = asyncio.ensure_future(_Delivery(database, settings).run())
     _deliveries.add(task)
     task.add_done_callback(_deliveries.discard)
@@ -37,7 +37,7 @@ async def deliver(database: Database, settings: Settings) -> None:
 
 
 class _Delivery:
-    """One look, under a name of its own: what it was given nobody else is."""
+    """One round, under a holder ID of its own: what it has claimed is given to nobody else."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -53,14 +53,14 @@ class _Delivery:
             each = groupby(claimed, key=lambda one: one.address)
             await asyncio.gather(*(self._to(self._urls[address], list(alerts)) for address, alerts in each))
         except (DatabaseTrouble, TimeoutError) as trouble:
-            # What is wrong with the database the next claim says.
-            log(logging.DEBUG, f"No alerts could be looked for: {trouble}", action="alerts_unread")
+            # The next claim of a run says what is wrong with the database.
+            log(logging.DEBUG, f"The pending alerts could not be read: {trouble}", action="alerts_unread")
 
     async def _to(self, url: str, alerts: list[Alert]) -> None:
-        """One address, in order. What fails is tried again later, and all behind it waits."""
+        """Posts to one address, in order. A failed alert is tried again later, and all behind it wait."""
         failed: list[int] = []
         left = list(alerts)
-        # Nothing is begun after its time: a process that stood still may no longer hold what it was given.
+        # Nothing is posted after the deadline: a process that stood still may no longer hold what it claimed.
         while left and not failed and time.monotonic() < self._ends_at:
             one = left.pop(0)
             trouble = await alert.post(url, one.text(self._status_url))
@@ -79,6 +79,6 @@ class _Delivery:
             await self._settle(failed=failed, unsent=[one.id for one in left])
 
     async def _settle(self, **became: list[int]) -> None:
-        # Held for a while then, and told again: nobody knows that it was delivered.
+        # If this fails, the alerts are held for a while and posted again: nothing says that they were delivered.
         with suppress(DatabaseTrouble, TimeoutError):
             await within(_ASKED, self._database.ask(settle_refresh_alerts(self._holder, **became)))

@@ -7,17 +7,15 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cronlease import registry
-from cronlease.cadence import HIT
+from cronlease.db.batches import release_refresh_locks
 from cronlease.db.connection import Database, within
 from cronlease.db.conninfo import advised
-from cronlease.db.functions import Claim, ensure_schedule, release_refresh_lock
+from cronlease.db.functions import Claim
 from cronlease.db.queries import Query
 from cronlease.db.schema import in_schema
 from cronlease.errors import (
@@ -28,22 +26,21 @@ from cronlease.errors import (
     NameTaken,
     NotPermitted,
     SchemaMissing,
-    UnknownSchedule,
     Unreachable,
     Unreadable,
 )
 from cronlease.job import Job
 from cronlease.observe import telemetry
-from cronlease.observe.logs import log, logger
+from cronlease.observe.logs import log, log_often, logger
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
+from cronlease.run.first_run import ask_or_create
 from cronlease.settings import Limits, Settings
 
 _LOCKED = Claim(False, SkipReason.LOCKED, *[None] * 8)
-_UNREADABLE = Claim(False, SkipReason.SCHEDULE_READ_ERROR, *[None] * 8)
 _OWNER = "run `cronlease migrate` as the owner of the schema"
-# Asked again after each: the row of a cadence that has changed may be due, and then be too late.
+# The hit asks again after each plan: a row with a new cadence may turn out to be due, and then to be too late.
 _MOST_PLANS = 4
 _RELEASE_AFTER_SECONDS = (0.0, 1.0, 4.0)
 _MOST_RELEASES = 100
@@ -57,15 +54,17 @@ _LEVELS = {
 }
 _HINTS = {
     SkipReason.NOT_DUE: 'send {"force": true} to run now',
-    SkipReason.BREAKER_OPEN: 'too many runs failed in a row: a probe runs then; send {"force": true} to run now',
+    SkipReason.BREAKER_OPEN: (
+        'too many runs failed in a row: a probe runs at next_run_at; send {"force": true} to run now'
+    ),
     SkipReason.SPAWNED: spawn_guard.HINT,
     SkipReason.SHUTTING_DOWN: "this instance is ending: the next hit reaches another one",
-    SkipReason.UNKNOWN_ACTION: "the row's action is no function of this deployment: deploy one that has it",
+    SkipReason.UNKNOWN_ACTION: "this deployment has no function for the row's action: deploy one that has it",
 }
 
 
 class UnreadableCadence(ValueError):
-    """The row's own cadence means no time: a person must correct it."""
+    """The row's own cadence cannot be read: a person must correct it."""
 
 
 class Attempt(NamedTuple):
@@ -76,12 +75,14 @@ class Attempt(NamedTuple):
     trigger: str
     limits: Limits
     asked_at: float
-    # When the time of whoever asks is over: a run that is not done by then is interrupted, which is not a failure.
+    # When the caller's time is over: a run that is not done by then is interrupted, which is not a failure.
     stop_at: float = math.inf
+    # The requests that ask together with this one, each for a row of its own.
+    others: tuple[UUID, ...] = ()
 
     @property
     def who(self) -> dict[str, str]:
-        """For a log line."""
+        """Fields for a log line."""
         return {"function": self.function, "request_id": str(self.request_id)}
 
     @property
@@ -97,58 +98,75 @@ async def claim(
     rows: Sequence[Job],
     planned: Callable[[dict[str, Any]], Query[bool] | None],
 ) -> Claim:
+    """Asks for the lease, as `ask_for_lease` does, within the time limit for that."""
+    try:
+        return await within(attempt.limits.acquire, ask_for_lease(attempt, query, database, settings, rows, planned))
+    except TimeoutError:
+        return timed_out(attempt, database)
+    except asyncio.CancelledError:
+        release(attempt, database)
+        raise
+
+
+async def ask_for_lease(
+    attempt: Attempt,
+    query: Query[Claim],
+    database: Database,
+    settings: Settings,
+    rows: Sequence[Job],
+    planned: Callable[[dict[str, Any]], Query[bool] | None],
+) -> Claim:
     """Asks for the lease, creating the schema and the rows of these jobs where they are missing; a reason says why
-    not. Where the row is to be planned, `planned` answers how, and the hit asks again. Raises NameTaken."""
-    timeout = attempt.limits.acquire
+    it is not granted. If the row needs a plan, `planned` answers the query for it, and the hit asks again. The
+    caller limits the time. Raises NameTaken."""
     try:
         claimed = _LOCKED
         for _ in range(_MOST_PLANS):
-            idle = await _ask_idle(query, database, timeout)
-            left = timeout - timedelta(seconds=time.monotonic() - attempt.asked_at)
-            if idle is None:
-                claimed = await within(left, _ask_or_create(query, database, settings, rows))
-            else:
-                claimed = idle
+            claimed = await ask_or_create(query, database, settings, rows)
             if claimed.acquired or claimed.details is None or (plan := planned(claimed.details)) is None:
                 break
-            # Written or not, because another hit was quicker: the row has a new plan.
-            await within(left, database.ask(plan))
+            # The row has a new plan, even where another hit was quicker and ours was not written.
+            await database.ask(plan)
         if claimed.reason != SkipReason.SCHEDULE_READ_ERROR:
             return claimed
         why = (
-            "its cadence is neither a band such as 10m..15m nor a cron, or its args are not readable (a warning says"
+            "its cadence is neither a band such as 10m..15m nor a cron, or its args cannot be read (a warning says"
             " why): correct the row in refresh_schedule"
         )
     except UnreadableCadence as error:
         why = f"{error}; correct the row in refresh_schedule"
     except Contended:
-        # Under a stricter isolation level the loser of the race is told by an error; the winner runs.
+        # Under a stricter isolation level the loser of the race gets an error; the winner runs.
         return _LOCKED
-    except asyncio.CancelledError:
-        _release_in_the_background(attempt, database)
-        raise
-    except TimeoutError:
-        _release_in_the_background(attempt, database)
-        why = f"the database did not answer within {timeout.total_seconds():g} s: check that it is up and reachable"
     except (ConnectionLost, Unreadable) as error:
-        _release_in_the_background(attempt, database)
+        release(attempt, database)
         why = _advice(error)
     except NameTaken:
-        # A mistake of whoever chose the name: no schedule to wait for.
+        # The caller chose a name that is taken: waiting for the schedule would not help.
         raise
     except DatabaseTrouble as error:
         why = _advice(error)
-    log_unreadable(attempt.function, attempt.request_id, why)
-    return _UNREADABLE
+    return _unreadable(why)
+
+
+def timed_out(attempt: Attempt, database: Database) -> Claim:
+    """The answer when the database gave none in time: it may still grant the lease, which is then released."""
+    release(attempt, database)
+    limit = attempt.limits.acquire.total_seconds()
+    return _unreadable(f"the database did not answer within {limit:g} s: check that it is up and reachable")
+
+
+def _unreadable(why: str) -> Claim:
+    return _LOCKED._replace(reason=SkipReason.SCHEDULE_READ_ERROR, trouble=why)
 
 
 def skip_unasked(function: str, request_id: UUID, reason: SkipReason) -> Outcome:
-    """A skip that needs no look at the schedule: what a run itself has started, or a process that is ending."""
+    """A skip without a question: the hit comes from one of our own runs, or the process is stopping."""
     return telemetry.skipped(_skipped(function, request_id, Claim(False, reason, *[None] * 8)))
 
 
 def skip(attempt: Attempt, claimed: Claim, action: str) -> Outcome:
-    """The outcome of a hit that was not granted its claim."""
+    """The outcome of a hit that was not granted the lease."""
     who = attempt.function, attempt.request_id
     with telemetry.hit(*who, attempt.trigger, attempt.asked_at, claimed, action) as span:
         return span.ends(_skipped(*who, claimed))
@@ -157,15 +175,17 @@ def skip(attempt: Attempt, claimed: Claim, action: str) -> Outcome:
 def _skipped(function: str, request_id: UUID, claimed: Claim) -> Outcome:
     reason = SkipReason(claimed.reason or SkipReason.SCHEDULE_READ_ERROR)
     level = _LEVELS.get(reason, logging.INFO)
-    if reason is not SkipReason.SCHEDULE_READ_ERROR and logger.isEnabledFor(level):
+    if claimed.trouble is not None:
+        log_unreadable(function, request_id, claimed.trouble)
+    elif logger.isEnabledFor(level):
         who = {"locked_by": claimed.locked_by, "locked_until": claimed.locked_until}
-        log(
+        log_often(
             level,
             f"Skipped {function}: {reason.value}",
             action="run_skipped",
+            request_id=str(request_id),
             reason=reason.value,
             function=function,
-            request_id=str(request_id),
             **(who if reason is SkipReason.LOCKED else {}),
         )
     return Outcome(
@@ -197,87 +217,39 @@ def _advice(error: DatabaseTrouble) -> str:
             return f"{error}: {_OWNER}"
         case NotPermitted():
             role = f"{in_schema('cronlease_runner')} (`cronlease migrate --roles` makes it)"
-            return f"{error}: grant this role {role}, or {_OWNER} where there is none yet"
+            return f"{error}: grant this role {role}, or {_OWNER} if it has no tables yet"
         case Unreachable():
             return advised(error)
         case Ambiguous():
             revoke = in_schema("revoke create on schema public from public")
-            return f"{error}: drop the function that is not ours, and `{revoke}`"
+            return f"{error}: drop the one that is not cronlease's, and `{revoke}`"
         case Unreadable():
             return f"{error}; correct the args and the times of its row in refresh_schedule"
         case _:
             return str(error)
 
 
-async def _ask_idle(query: Query[Claim], database: Database, timeout: timedelta) -> Claim | None:
-    """The answer on an open connection, which settles nearly every hit; None where it takes more."""
-    try:
-        return await database.ask_idle(query, timeout.total_seconds())
-    except (SchemaMissing, UnknownSchedule):
+def release(attempt: Attempt, database: Database) -> asyncio.Task[None] | None:
+    """Frees, in the background, a lease that was granted, or may have been, to a hit that cannot use it."""
+    if len(_releases) >= _MOST_RELEASES:
         return None
-
-
-async def _ask_or_create(query: Query[Claim], database: Database, settings: Settings, rows: Sequence[Job]) -> Claim:
-    """The long way: opens a connection, tries again on a new one, creates what a first run needs."""
-    try:
-        return await database.ask(query)
-    except SchemaMissing:
-        if settings.migrate == "never":
-            raise
-        await _create_schema(database, {*(job.name for job in rows), *registry.jobs()})
-    except UnknownSchedule:
-        if not rows:
-            raise
-        if settings.migrate != "never":
-            await _create_schema(database, [job.name for job in rows], only_what_is_brought=True)
-    for row in rows:
-        if await database.ask(ensure_row(row)) == "locked":
-            # Another hit is creating the row and will claim it.
-            return _LOCKED
-    return await database.ask(query)
-
-
-def ensure_row(job: Job) -> Query[str]:
-    """Creates the row of a function that has one of its own; one whose trigger owns the schedule is marked so."""
-    return ensure_schedule(job.name, HIT if job.cadence.text == HIT else None)
-
-
-async def _create_schema(database: Database, actions: Collection[str], *, only_what_is_brought: bool = False) -> None:
-    """What these actions need. A schedule that has no row yet may lack its tables, too."""
-    from cronlease.db.migration.migrate import MigrationError, create_for, create_if_absent
-    from cronlease.db.migration.packages import of_actions
-
-    def note(text: str) -> None:
-        log(logging.WARNING, f"The schema was applied: {text}", action="schema_applied")
-
-    try:
-        if only_what_is_brought:
-            await asyncio.to_thread(create_for, database.url, actions, note)
-        else:
-            await asyncio.to_thread(create_if_absent, database.url, note, of_actions(actions))
-    except MigrationError as error:
-        raise SchemaMissing(str(error).partition(": run ")[0]) from None
-
-
-def _release_in_the_background(attempt: Attempt, database: Database) -> None:
-    """The database may have granted a lease whose answer nobody could use."""
-    if len(_releases) < _MOST_RELEASES:
-        task = asyncio.ensure_future(_release(attempt, database))
-        _releases.add(task)
-        task.add_done_callback(_releases.discard)
+    task = asyncio.ensure_future(_release(attempt, database))
+    _releases.add(task)
+    task.add_done_callback(_releases.discard)
+    return task
 
 
 async def _release(attempt: Attempt, database: Database) -> None:
-    """Asks more than once: the claim itself may still be on its way. Where even that fails the lease runs out."""
+    """Asks more than once: the claim itself may still be on its way. If even that fails, the lease runs out."""
     with process.work():
         for pause in _RELEASE_AFTER_SECONDS:
             await process.pause(pause)
             with suppress(DatabaseTrouble, TimeoutError):
-                query = release_refresh_lock(None, attempt.request_id)
+                query = release_refresh_locks([attempt.request_id, *attempt.others])
                 if await within(attempt.limits.acquire, database.ask(query)):
                     log(
                         logging.WARNING,
-                        f"Released a lease of {attempt.function} that was granted to a hit which could not use it",
+                        f"Released a lease of {attempt.function} that was granted to a hit that could not use it",
                         action="claim_released",
                         **attempt.who,
                     )

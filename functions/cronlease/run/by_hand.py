@@ -1,11 +1,11 @@
-"""A run that a person asked for: the same as any other, and written down with who asked."""
+"""A run that a person asked for: like any other, with a record of who asked."""
 
 import logging
 from collections.abc import Mapping
 from uuid import UUID
 
 from cronlease.db.connection import Database
-from cronlease.db.functions import record_refresh_operation
+from cronlease.db.operations import record_refresh_operation
 from cronlease.errors import DatabaseTrouble
 from cronlease.job import Hit, Job
 from cronlease.observe import logs
@@ -25,7 +25,7 @@ async def run_by_hand(
     name: str | None = None,
     jobs: Mapping[str, Job] | None = None,
 ) -> Outcome:
-    """As run_once. A forced run is recorded when it has ended; where that fails the log says so."""
+    """The same as run_once. A forced run is recorded when it has ended; if that fails, the log says so."""
     outcome = await run_once(job, hit, database, settings, request_id=request_id, name=name, jobs=jobs)
     if hit.force and outcome.skipped is None:
         query = record_refresh_operation(outcome.function, "run", actor=actor, request_id=outcome.request_id)

@@ -1,4 +1,4 @@
-"""The one way in: every real run goes through `execute`, whichever trigger started it.
+"""The one way in: every real run goes through `run_claimed`, whichever trigger started it.
 
 claim -> work under a heartbeat -> finish.
 """
@@ -6,10 +6,10 @@ claim -> work under a heartbeat -> finish.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
 from cronlease.db.connection import Database, within
@@ -22,23 +22,19 @@ from cronlease.observe import telemetry
 from cronlease.observe.logs import log
 from cronlease.outcome import FailReason, Outcome
 from cronlease.process import spawn_guard
-from cronlease.run.attempt import Attempt, UnreadableCadence, claim, skip
-from cronlease.run.finish import Finisher
+from cronlease.process.shutdown import process
+from cronlease.run.attempt import Attempt, UnreadableCadence, ask_for_lease, claim, release, skip, timed_out
 from cronlease.run.plan import Plan, Row
+from cronlease.run.question import Ask, share
 from cronlease.run.record import Record
 from cronlease.run.run import Run
-from cronlease.run.supervise import supervise
 from cronlease.settings import Settings
 
-# The slot that a run is to serve, for tests of jobs.
+# The slot that a run has to serve: set by tests of jobs.
 given_slot: ContextVar[datetime | None] = ContextVar("given_slot", default=None)
 
-
-class Executed(NamedTuple):
-    """What the claim was answered, and the outcome of the run where it was granted."""
-
-    claimed: Claim
-    outcome: Outcome | None = None
+# Runs of hits. The event loop itself keeps only weak references to its tasks.
+_runs: set[asyncio.Task[Outcome]] = set()
 
 
 async def run_once(
@@ -51,63 +47,91 @@ async def run_once(
     name: str | None = None,
     jobs: Mapping[str, Job] | None = None,
 ) -> Outcome:
-    """One hit at a schedule, the job's own or the named one: claims the lease and runs, or skips. What runs is the
-    row's action, one of the jobs. Never raises for what a run can do wrong."""
+    """One hit at a schedule, the job's own or the named one: claims the lease and runs, or skips. The row's action,
+    one of `jobs`, is what runs. Never raises for anything that goes wrong in a run."""
     function, jobs = name or job.name, jobs or {job.name: job}
     attempt = Attempt(function, request_id or uuid4(), hit.trigger, job.limits, time.monotonic())
-    query = acquire_refresh_lock(
-        function,
-        attempt.request_id,
-        job.limits.lease,
-        max_run=job.limits.max_run,
-        force=hit.force,
-        trigger=hit.trigger,
-        job_name=hit.job_name,
-        schedule_time=hit.schedule_time,
-        args=hit.args,
-        backoff=job.backoff.band.high,
-        actions=jobs,
-        parent=spawn_guard.parent(),
-        # A row of another name may have another action: what that one's cadence is shows only in its claim.
-        rules=job_rules(job) if function == job.name else None,
-        delivery=hit.delivery,
-        delivery_at=hit.delivery_at,
-    )
     rows = (job,) if function == job.name and job.has_row else ()
-    claimed, outcome = await execute(attempt, query, rows, jobs, database, settings, force=hit.force)
-    return outcome or skip(attempt, claimed, job.name)
+
+    def question() -> Query[Claim]:
+        return acquire_refresh_lock(
+            function,
+            attempt.request_id,
+            job.limits.lease,
+            max_run=job.limits.max_run,
+            force=hit.force,
+            trigger=hit.trigger,
+            job_name=hit.job_name,
+            schedule_time=hit.schedule_time,
+            args=hit.args,
+            backoff=job.backoff.band.high,
+            actions=jobs,
+            parent=spawn_guard.parent(),
+            # A row of another name may have another action, whose cadence is known only from the claim.
+            rules=job_rules(job) if function == job.name else None,
+            delivery=hit.delivery,
+            delivery_at=hit.delivery_at,
+        )
+
+    def planned(details: dict[str, Any]) -> Query[bool] | None:
+        return plan_of(details, jobs)
+
+    if hit.force or hit.args:
+        claimed = await claim(attempt, question(), database, settings, rows, planned)
+    else:
+        # Hits like this one all ask the same, so they may share a question.
+        ask = Ask(
+            attempt,
+            lambda: ask_for_lease(attempt, question(), database, settings, rows, planned),
+            lambda: timed_out(attempt, database),
+            lambda: release(attempt, database),
+        )
+        claimed = await share((database, function, hit.trigger, hit.delivery), ask)
+    if not claimed.acquired:
+        return skip(attempt, claimed, job.name)
+    return await _to_its_end(run_claimed(attempt, claimed, jobs, database, settings, force=hit.force))
 
 
-async def execute(
+async def _to_its_end(run: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Some hosts cancel a hit whose caller has hung up. The run goes on all the same, as it does under a server that
+    does not notice: cancelled, it would keep its lease until that runs out."""
+
+    async def at_work() -> Outcome:
+        with process.work():
+            return await run
+
+    task = asyncio.get_running_loop().create_task(at_work())
+    _runs.add(task)
+    task.add_done_callback(_runs.discard)
+    return await asyncio.shield(task)
+
+
+async def run_claimed(
     attempt: Attempt,
-    query: Query[Claim],
-    rows: Sequence[Job],
+    claimed: Claim,
     jobs: Mapping[str, Job],
     database: Database,
     settings: Settings,
     *,
     force: bool = False,
-) -> Executed:
-    """Claims by that query and, where the claim is granted, runs its action, one of the jobs, to its written end."""
-    claimed = await claim(attempt, query, database, settings, rows, lambda details: plan_of(details, jobs))
-    if not claimed.acquired:
-        return Executed(claimed)
+) -> Outcome:
+    """Runs the action of a granted claim, one of `jobs`, until its end is written."""
     assert claimed.action is not None, "a claim that was granted names its action"
     job = jobs[claimed.action]
     if claimed.function_name is not None:
         # A dispatcher learns only now whose lease it has.
         attempt = attempt._replace(function=claimed.function_name, limits=job.limits)
     with telemetry.hit(attempt.function, attempt.request_id, attempt.trigger, attempt.asked_at, claimed) as span:
-        return Executed(claimed, span.ends(await _run(attempt, job, claimed, database, settings, force)))
+        return span.ends(await _run(attempt, job, claimed, database, settings, force))
 
 
 def job_rules(job: Job) -> Rules:
-    """What SQL has to know of a job to decide about a row that says nothing itself."""
+    """The job's rules, which SQL applies where the row has none of its own."""
     return Rules(job.cadence.text, job.attempts, job.late)
 
 
 def plan_of(details: dict[str, Any], jobs: Mapping[str, Job]) -> Query[bool] | None:
-    """How a row that needs it is planned. Raises UnreadableCadence."""
+    """The query that plans the row; None where this process has nothing to plan. Raises UnreadableCadence."""
     row = Row.read(details)
     job = jobs.get(row.action)
     if job is None:
@@ -117,15 +141,15 @@ def plan_of(details: dict[str, Any], jobs: Mapping[str, Job]) -> Query[bool] | N
     except ValueError as error:
         raise UnreadableCadence(str(error)) from error
     if plan.instead_of is not None:
-        _say_followed(row, plan)
+        _log_followed(row, plan)
     return plan.query()
 
 
 _followed: set[tuple[str, str, str]] = set()
 
 
-def _say_followed(row: Row, plan: Plan) -> None:
-    """Once for each pair: two revisions may share the row for an hour, and each hit would say so."""
+def _log_followed(row: Row, plan: Plan) -> None:
+    """Logs it once for each pair: two revisions may share the row for an hour, and every hit would repeat it."""
     pair = (row.function_name, str(plan.instead_of), plan.cadence.text)
     if pair not in _followed:
         _followed.add(pair)
@@ -141,9 +165,13 @@ def _say_followed(row: Row, plan: Plan) -> None:
 async def _run(
     attempt: Attempt, job: Job, claimed: Claim, database: Database, settings: Settings, force: bool
 ) -> Outcome:
+    # Imported before the job runs, which may leave us no file to open; most hits are skips and start without them.
+    from cronlease.run.finish import Finisher
+    from cronlease.run.supervise import supervise
+
     record = Record(attempt, job, claimed, database, force=force)
     if record.plan.instead_of is not None:
-        _say_followed(record.plan.row, record.plan)
+        _log_followed(record.plan.row, record.plan)
     run = Run(job.name, claimed.args or {}, record)
     check_ins = None
     if settings.ping_url is not None:
@@ -151,7 +179,7 @@ async def _run(
 
         check_ins = CheckIns(settings.ping_url, run.function, run.request_id, run.http_headers())
     if settings.alert_url and record.plan.row.abandoned:
-        # Before the job: what killed its process may do so again.
+        # Before the job starts: whatever killed its last process may kill this one, too.
         await tell(record.database, settings)
     error = await _serve(record) or await supervise(job.function, run, record)
     outcome = await Finisher(record).finish(error)
@@ -163,7 +191,7 @@ async def _run(
 
 
 async def tell(database: Database, settings: Settings) -> None:
-    """Looks for what is to be told of any schedule, and tells it; nothing where nobody is to be told."""
+    """Delivers the pending alerts of all schedules; does nothing where no address is set."""
     if settings.alert_url:
         from cronlease.run.alerts import deliver
 
@@ -171,18 +199,18 @@ async def tell(database: Database, settings: Settings) -> None:
 
 
 async def _serve(record: Record) -> BaseException | None:
-    """Writes down which slot is served and what was missed, before the job starts, where the claim could not know it.
-    The error of a run that must not start."""
-    told = given_slot.get()
-    if told is not None:
-        record.served = record.served._replace(slot=told, since=record.plan.row.last_success_slot_at)
+    """Records which slot is served and what was missed, before the job starts, where the claim could not know it.
+    Returns the error of a run that must not start."""
+    given = given_slot.get()
+    if given is not None:
+        record.served = record.served._replace(slot=given, since=record.plan.row.last_success_slot_at)
     served, lease = record.served, record.lease
-    if served.slot is None or (told is None and served.slot == record.plan.row.slot_at and not served.missed):
+    if served.slot is None or (given is None and served.slot == record.plan.row.slot_at and not served.missed):
         return None
     if served.missed:
         log(
             logging.WARNING,
-            f"{served.missed} slots of {lease.function} went by without a run, the first of them"
+            f"{lease.function} missed {served.missed} slot{'s' if served.missed > 1 else ''}, the first at"
             f" {served.first_missed:%Y-%m-%dT%H:%M:%SZ}",
             action="slots_missed",
             missed=served.missed,

@@ -24,6 +24,8 @@ from cronlease.observe import telemetry
 from cronlease.observe.logs import log
 from cronlease.observe.redact import LONGEST_STORED, storable, text_of
 from cronlease.outcome import FailReason, Outcome, Status
+from cronlease.run.attempt import release
+from cronlease.run.ends import ends_of
 from cronlease.run.record import Record
 
 _ACTIONS = {
@@ -38,6 +40,10 @@ _STATUSES = {
     FailReason.COMMIT_UNKNOWN: None,
     FailReason.INTERRUPTED: Status.INTERRUPTED,
 }
+# How often an end that needs no commit of its own is sent.
+_TRIES = 2
+# Between two tries to reach a database that refuses connections: enough for one that restarts quickly.
+_PAUSES_SECONDS = (0.1, 0.3, 0.8)
 
 
 class Finisher:
@@ -64,25 +70,25 @@ class Finisher:
             return self._success(self._record.end)
         error = error or self._silent_failure()
         if error is None:
-            return await self._well()
+            return await self._succeed()
         if isinstance(error, CommitUnknown):
             return await self._unknown(error)
         if self._lease.interrupted and not isinstance(error, LeaseLost):
             text = "interrupted: the process was told to stop, or had no more time, before the run was done"
-            return await self._badly(FailReason.INTERRUPTED, text, None)
-        # Only a job that we cancelled ended for the sake of its lease or time; its own error is its own failure.
-        # Where the lease may be gone too, the fence decides whether the end can still be written.
+            return await self._fail(FailReason.INTERRUPTED, text, None)
+        # Only a job that we cancelled ended because of its lease or its time; an error of its own is its failure.
+        # If the lease may be gone, too, the fence decides whether the end can still be written.
         cancelled = isinstance(error, asyncio.CancelledError)
         overdue = isinstance(error, TimeIsUp) or (cancelled and self._lease.overdue)
         if isinstance(error, LeaseLost) or (cancelled and self._lease.lost and not overdue):
             return await self._lost()
         if overdue:
             limit = self._lease.limits.max_run.total_seconds()
-            return await self._badly(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
-        return await self._badly(FailReason.FAILED, text_of(error), error)
+            return await self._fail(FailReason.DEADLINE, f"deadline: the run took longer than {limit:g} s", None)
+        return await self._fail(FailReason.FAILED, text_of(error), error)
 
     def _silent_failure(self) -> BaseException | None:
-        """What went wrong with the blocks of a job that returned as if all was well."""
+        """What went wrong with the blocks of a job that returned as if all were well."""
         blocks = self._blocks
         if blocks.abandoned is not None:
             return RuntimeError(blocks.abandoned)
@@ -94,33 +100,40 @@ class Finisher:
             )
         return None
 
-    async def _well(self) -> Outcome:
-        try:
-            return self._success(await self._write(self._record.success()))
-        except LeaseLost:
-            return await self._lost()
-        except (ConnectionLost, Unreachable, TimeoutError) as trouble:
-            return await self._unknown(CommitUnknown(str(trouble) or "no answer"))
-        except Exception as trouble:
-            return await self._badly(FailReason.FAILED, f"the end of the run could not be written: {trouble}", None)
+    async def _succeed(self) -> Outcome:
+        trouble: Exception = TimeoutError()
+        for _ in range(_TRIES):
+            try:
+                return self._success(await self._write(self._record.success()))
+            except LeaseLost:
+                return await self._lost()
+            except (ConnectionLost, Unreachable, TimeoutError) as lost:
+                # Asked again, SQL answers what it has recorded: nothing else was to be committed with this end.
+                trouble = lost
+            except Exception as error:
+                return await self._fail(FailReason.FAILED, f"the end of the run could not be written: {error}", None)
+        return await self._unknown(CommitUnknown(str(trouble) or "no answer"))
 
     async def _unknown(self, error: CommitUnknown) -> Outcome:
-        """The commit's answer was lost. Asked as failed: if it did happen, finish says so and changes nothing."""
+        """The commit's answer was lost. Finishes as failed: if it did happen, SQL says so and changes nothing."""
         try:
             finish = await self._write(self._record.failure(f"the commit was not confirmed: {error}"))
         except LeaseLost:
             return await self._lost()
         except (DatabaseTrouble, TimeoutError) as trouble:
-            text = f"the commit was sent, its answer was lost, and asking again failed: {trouble}"
+            # Where the commit happened there is nothing left to release.
+            release(self._attempt, self._database)
+            why = str(trouble) or "no answer"
+            text = f"the end of the run was sent, its answer was lost, and asking again failed: {why}"
             return self._not_ok(FailReason.COMMIT_UNKNOWN, None, text, error)
         if finish.status in (Status.SUCCESS, Status.PARTIAL):
             return self._success(finish)
         what = "the commit did not happen"
         if not self._record.entered_commit:
-            what = "the commit of run.transaction() was not confirmed, so that piece may stand or not"
+            what = "the commit of run.transaction() was not confirmed, so that piece may or may not be written"
         return self._not_ok(FailReason.FAILED, finish, f"{what}: {error}", error)
 
-    async def _badly(self, reason: FailReason, text: str, error: BaseException | None) -> Outcome:
+    async def _fail(self, reason: FailReason, text: str, error: BaseException | None) -> Outcome:
         finish = None
         stands = await self._own_commits()
         text = storable(text)[: LONGEST_STORED - len(stands)] + stands
@@ -130,10 +143,10 @@ class Finisher:
         except LeaseLost:
             return await self._lost()
         except Exception as trouble:
-            # Whatever it is: the lease must not be kept by a run that is over.
+            # Whatever went wrong: a run that is over must not keep its lease.
             await self._release(trouble)
         if finish is not None and finish.status in (Status.SUCCESS, Status.PARTIAL):
-            # Its commit was on the way when it was given up.
+            # Its commit was on the way when the run was given up.
             return self._success(finish)
         return self._not_ok(reason, finish, text, error)
 
@@ -141,11 +154,11 @@ class Finisher:
         try:
             return await within(self._lease.limits.acquire, self._blocks.own_commits(self._database))
         except (DatabaseTrouble, TimeoutError):
-            # The error itself is still to be written.
+            # The error itself still has to be written.
             return ""
 
     async def _release(self, trouble: Exception) -> None:
-        """The second rung. The third needs nobody: the lease runs out."""
+        """The second rung. The third happens by itself: the lease runs out."""
         query = release_refresh_lock(self._attempt.function, self._attempt.request_id)
         then = "the lease was released instead"
         try:
@@ -160,13 +173,24 @@ class Finisher:
         )
 
     async def _write(self, query: Query[Finish]) -> Finish:
-        """Tried once more when the row is busy: our own lost transaction may still be on its way out."""
+        """Tries once more when the row is busy, because our own lost transaction may not be rolled back yet, and a
+        few times when nothing could be sent."""
         limit = self._lease.limits.acquire
+        ends = ends_of(self._database)
+        pauses = list(_PAUSES_SECONDS)
+        was_busy = False
         with telemetry.span("finish"):
-            try:
-                return await within(limit, self._database.ask_at_the_end(query))
-            except Contended:
-                return await within(limit, self._database.ask_at_the_end(query))
+            while True:
+                try:
+                    return await ends.write(query, self._database, limit)
+                except Contended:
+                    if was_busy:
+                        raise
+                    was_busy = True
+                except Unreachable:
+                    if not pauses:
+                        raise
+                    await asyncio.sleep(pauses.pop(0))
 
     def _success(self, finish: Finish) -> Outcome:
         record, attempt = self._record, self._attempt
@@ -199,7 +223,7 @@ class Finisher:
         try:
             stands = await within(self._lease.limits.acquire, self._blocks.stands(self._database))
         except (DatabaseTrouble, TimeoutError):
-            stands = "what of it was written could not be asked, the database does not answer"
+            stands = "the database does not answer, so what it wrote is unknown"
         return self._not_ok(FailReason.LEASE_LOST, None, f"this run lost its lease: {stands}", None)
 
     def _not_ok(self, reason: FailReason, finish: Finish | None, text: str, error: BaseException | None) -> Outcome:
@@ -227,7 +251,7 @@ class Finisher:
 
 
 def _place(record: Record) -> dict[str, Any]:
-    """The slot that was served, and what was missed, for the answer and the log; most often nothing."""
+    """The slot that was served and what was missed, for the answer and the log; usually empty."""
     served = record.served
     place = {"slot": served.slot, "missed": served.missed, "first_missed": served.first_missed}
     return {name: value for name, value in place.items() if value}

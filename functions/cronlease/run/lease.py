@@ -1,11 +1,11 @@
 """One run's lease as its own process sees it. Safe to use from any thread.
 
-Nothing here protects the data: the fence in the database does. This only ends a run early that cannot commit.
+Nothing here protects the data: the fence in the database does. This only ends runs early that can no longer commit.
 
     HELD -> FENCED -> COMMITTING -> FINISHED    a block opens; its last question is asked; the run's end is committed
     FENCED, COMMITTING -> HELD                  a piece is committed, or the block is left without a commit
     HELD -> LOST                                somebody else has the lease
-    HELD, FENCED, COMMITTING -> GIVEN_UP        the job did not end when it had to: what it still does does not count
+    HELD, FENCED, COMMITTING -> GIVEN_UP        the job did not end in time: nothing it still does counts
 """
 
 import threading
@@ -59,7 +59,7 @@ class Lease:
 
     @property
     def interrupted(self) -> bool:
-        """The run has to end though its lease and its own time would last."""
+        """The run has to end, although its lease and its own time would last."""
         return time.monotonic() >= self._stop_at
 
     @property
@@ -83,7 +83,7 @@ class Lease:
 
     @property
     def seconds_left(self) -> float:
-        """Until the run must be looked at again: its lease or its time ends then."""
+        """Until the run must be checked again, because its lease or its time ends."""
         kept = self.finished or self.in_a_block
         ends = self.run_until if kept else min(self.run_until, self._held_until)
         return max(0.0, ends - time.monotonic())
@@ -105,7 +105,7 @@ class Lease:
         self._held_until = max(self._held_until, asked_at + self.limits.lease.total_seconds())
 
     def hold_on(self) -> None:
-        """The row is locked or has just been unlocked by us: time enough for the next renewal to tell."""
+        """The row is locked, or we have just unlocked it: leaves enough time for the next renewal to decide."""
         grace = self.limits.renew_every.total_seconds()
         self._held_until = max(self._held_until, time.monotonic() + grace)
 
@@ -127,8 +127,8 @@ class Lease:
         self._move(State.HELD, *_IN_A_BLOCK)
 
     def lose(self) -> None:
-        """Only from HELD: while a block has the row nobody can take it, and freed by our own finish it only looks
-        lost."""
+        """Only from HELD: while a block has the row nobody can take it, and a lease that our own finish has freed
+        only looks lost."""
         self._move(State.LOST, State.HELD)
 
     def give_up(self) -> None:

@@ -1,5 +1,5 @@
-"""Which slot a run serves, what was missed before it, and what comes next. Pure: takes the database's time, and what
-it has told of the row, as arguments; a plan is written by whoever asks.
+"""Which slot a run serves, what was missed before it, and what comes next. Pure: takes the row, as
+the database read it at its own time, as an argument; the caller writes the plan.
 
 A plan goes on from the slot that was served, not from now: however many slots went by, the latest is served once.
 """
@@ -27,7 +27,7 @@ _random = random.SystemRandom()
 
 
 class Row(NamedTuple):
-    """A schedule row as the database told it, at that moment of its own clock."""
+    """A schedule row as the database read it, `at` that moment of its own clock."""
 
     function_name: str
     action: str
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
     @classmethod
     def read(cls, details: Mapping[str, Any]) -> "Row":
-        """Of what refresh_plan answers."""
+        """The row in what refresh_plan answers."""
         values = {name: value for name, value in details.items() if value is not None}
         for name in _TIMES:
             if name in values:
@@ -63,7 +63,7 @@ class Row(NamedTuple):
 
 
 class Served(NamedTuple):
-    """What a run knows of its place in time. The slot is None where it serves none: a band, a forced run."""
+    """What a run knows of its place in time. The slot is None for a run that serves none: of a band, or forced."""
 
     slot: datetime | None = None
     since: datetime | None = None
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
             and row.planned_before == wanted.text
             and row.planned_at is not None
             and row.planned_at > row.at - FOLLOWS_FOR
-            # A cadence of the row's own is no revision's, and no trigger owns it.
+            # The row's own cadence belongs to no revision, and no trigger owns it.
             and (own is None or row.planned_from != HIT)
         ):
             followed = stored(row)
@@ -106,8 +106,8 @@ class Plan(NamedTuple):
 
     @classmethod
     def of_claim(cls, row: Row, job: Job) -> "Plan":
-        """The same for a row that was due by its stored plan: where its own cadence cannot be read by now it runs all
-        the same, and waits unplanned after that."""
+        """The same for a row that was due by its stored plan: if its own cadence cannot be read any more, it runs all
+        the same, and stays unplanned after that."""
         try:
             return cls.of(row, job)
         except ValueError:
@@ -126,7 +126,7 @@ class Plan(NamedTuple):
         if by is None or not by.has_slots:
             by = self.cadence if self.cadence.beat is not None else None
         if by is None or force or row.once or (row.slot_at is not None and row.slot_at > row.at + by.early):
-            # Where somebody made the row due by hand, its slot is still to come.
+            # Somebody made the row due by hand: its slot is still to come.
             return nothing
         slots = by.slots(row.slot_at or row.next_run_at or row.at)
         pending = None if row.slot_at == row.last_success_slot_at else row.slot_at
@@ -135,18 +135,18 @@ class Plan(NamedTuple):
             # Version 0.1 drew a time of its own before the next slot.
             return nothing
         slot = max(come)
-        # Another slot than the one that was planned begins to count anew.
+        # A slot other than the planned one starts counting anew.
         attempt = max(1, row.attempt) if slot == row.slot_at else 1
         missed, first = self._missed(by, slot)
         return Served(slot, row.last_success_slot_at, attempt, missed, first, row.saved)
 
     def _missed(self, by: Cadence, slot: datetime) -> tuple[int, datetime | None]:
-        """How many slots came before this one and had no run that succeeded, since the last that was served."""
+        """How many slots between the last one served and this one had no successful run, and the first of them."""
         row = self.row
         slots, last = by.slots(slot), row.last_slot_at
         start = row.slot_at or row.next_run_at or slot
         if by.cron is not None and row.planned_at is not None:
-            # What was passed over since this cadence came into force counts, too.
+            # Slots that were passed over since this cadence came into force count, too.
             start = min(start, _first_slot(slots, row.planned_at, last))
         if last is not None and (start <= last or row.planned_at is None or last >= row.planned_at):
             start = slots.after(last)
@@ -154,7 +154,7 @@ class Plan(NamedTuple):
         first = start if count else None
         failed = row.last_slot_at
         if failed is not None and failed not in (slot, row.last_success_slot_at):
-            # It had its attempts, and none succeeded.
+            # That slot had its attempts, and none succeeded.
             count, first = count + 1, failed
         return count, first
 
@@ -171,11 +171,11 @@ class Plan(NamedTuple):
         return _first_slot(slots, row.at, served.slot or row.last_slot_at)
 
     def late_after(self, slot: datetime | None) -> timedelta | None:
-        """How long after that slot its run counts as late, where the row does not say; None is left to SQL."""
+        """How long after that slot its run counts as late, where the row does not say; None leaves it to SQL."""
         return self.late_alert or (self.cadence.late_after(slot) if slot is not None else None)
 
     def query(self) -> Query[bool] | None:
-        """The new plan of a row that was not due and should be planned; None where its plan is followed."""
+        """The new plan of a row that was not due and needs one; None where the plan that it has is followed."""
         row, cadence = self.row, self.cadence
         if self.instead_of is not None:
             is_ahead = row.next_run_at is not None and row.next_run_at > row.at
@@ -199,7 +199,7 @@ class Plan(NamedTuple):
         )
 
     def _next_slot(self) -> datetime | None:
-        """The one to run next; None is a beat that begins with its first run."""
+        """The slot to run next; None for a beat that begins with its first run."""
         row, cadence = self.row, self.cadence
         anchor = row.slot_at or row.next_run_at
         if cadence.beat is not None and anchor is None:
@@ -221,8 +221,8 @@ class Plan(NamedTuple):
 
 
 def _first_slot(slots: "Slots", at: datetime, last: datetime | None) -> datetime:
-    """Where a plan that is new at that moment begins: with a slot that has just come, unless it was served, or with
-    the next one."""
+    """The first slot of a plan that is made at that moment: one that has just come, unless it was served, or else the
+    next one."""
     recent = slots.latest(at)
     if recent is not None and recent > at - _RECENT and (last is None or recent > last):
         return recent
@@ -230,7 +230,7 @@ def _first_slot(slots: "Slots", at: datetime, last: datetime | None) -> datetime
 
 
 def stored(row: Row) -> Cadence | None:
-    """The cadence that the row's plan was made from; None where there is none, or none that can be read."""
+    """The cadence that the row's plan was made from; None if there is none, or it cannot be read."""
     try:
         return None if row.planned_from is None else Cadence.parse(row.planned_from)._replace(text=row.planned_from)
     except ValueError:

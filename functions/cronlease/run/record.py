@@ -26,16 +26,16 @@ class Blocks:
     """The connections that one run has, and the ends of its fenced transactions."""
 
     def __init__(self) -> None:
-        # Connections that the job has right now: whoever holds one must not wait for the next without an end.
+        # Connections that the job has right now: a job that holds one must not wait for the next without a limit.
         self.held = 0
         # The connection of the fenced transaction that is open, and its block as the job wrote it.
         self.fenced: Any = None
         self.open: str | None = None
         # Pieces that run.transaction() has committed.
         self.pieces = 0
-        # A block, as the job wrote it, was left outside the transaction that it opened.
+        # The block, as the job wrote it, that was left outside the transaction that it opened.
         self.broken: str | None = None
-        # A block was not left, as a sentence: its job returned, or its generator was closed.
+        # Why a block was never left, as a sentence: its job returned, or its generator was closed.
         self.abandoned: str | None = None
         # Why run.commit() did not commit, as the rest of a sentence.
         self.uncommitted = "it was never entered"
@@ -45,38 +45,36 @@ class Blocks:
         self.unconfirmed = False
 
     def cut(self) -> None:
-        """Under a job that was given up or has returned: nothing of it is committed, and its row is free for the end
-        of the run."""
+        """Ends the open transaction of a job that was given up or has returned: nothing of it is committed, and the
+        row is free for the end of the run."""
         if self.fenced is not None:
             cut(self.fenced)
 
     def patience(self, limits: Limits) -> float | None:
-        """How many seconds the job may wait for a connection: without an end only where it holds none. Short enough
-        for the server not to end a transaction that is idle meanwhile."""
+        """How many seconds the job may wait for a connection. No limit if it holds none; else so short that the
+        server does not end its transaction, which is idle meanwhile."""
         if not self.held:
             return None
         return min(limits.acquire, limits.idle_in_transaction / 2).total_seconds()
 
     async def stands(self, database: Database) -> str:
-        """What of a run that lost its lease stands, as the rest of a sentence. May raise as a query does."""
+        """What a run that lost its lease has committed, as the rest of a sentence. May raise as a query does."""
         committed = await self._any_committed(database)
         if committed and not self.unconfirmed:
             return "what the job committed by itself, outside of its blocks, stands"
         if self.pieces or committed:
-            return (
-                "what it committed in run.transaction() before stands, nothing after that was written in its blocks"
-            )
+            return "what it had committed in run.transaction() stands, and its blocks wrote nothing after that"
         return "nothing was written in its blocks"
 
     async def own_commits(self, database: Database) -> str:
-        """What of a run that failed stands because its job ended a block's transaction by itself, to be put behind
-        the error; most often nothing. May raise as a query does."""
+        """The end of a failed run's error, if its job ended a block's transaction by itself: whether that was
+        committed. Usually empty. May raise as a query does."""
         if not self.unconfirmed and await self._any_committed(database):
             return "; what the job committed by itself stands"
         return "; the transaction of the block was rolled back" if self.broken else ""
 
     async def _any_committed(self, database: Database) -> bool:
-        """Whether one of the transactions was committed, though not by us as far as we know."""
+        """Whether any transaction was committed that we do not know to be committed."""
         return bool(self.unsettled) and await database.ask_at_the_end(any_committed(self.unsettled))
 
 
@@ -103,7 +101,7 @@ class Record:
         # What run.save(...) was given in the open block, as JSON.
         self.to_save: str | None = None
         self._force = force
-        self._runs_again_at_once = self.plan.cadence.text == HIT and not job.backoff_given
+        self._retries_immediately = self.plan.cadence.text == HIT and not job.backoff_given
         self._backoff = job.backoff
         self._failures = claimed.failures or 0
         self._retention = job.retention
@@ -118,7 +116,7 @@ class Record:
         return self._finish(status, band.draw(_random) if band else timedelta(0), self.left_out)
 
     def failure(self, error: str) -> Query[Finish]:
-        delay = timedelta(0) if self._runs_again_at_once else self.backoff(self._failures + 1)
+        delay = timedelta(0) if self._retries_immediately else self.backoff(self._failures + 1)
         return self._finish(Status.FAILED, delay, error)
 
     def interruption(self, error: str) -> Query[Finish]:

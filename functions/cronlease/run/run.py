@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection, Connection
 
-# Whoever shows on a terminal how far a run is; elsewhere nobody does.
+# Shows a run's progress on a terminal: set by `cronlease run`, and by nobody else.
 watcher: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("watcher", default=None)
 
 
-# Of what run.save is given, as JSON.
+# Bytes of JSON that run.save accepts.
 MOST_SAVED = 64 * 1024
 
 
 class Lending:
-    """The connection of a job that is not fenced: `async with` lends a pooled one, `with`, in a plain job's thread,
-    opens one."""
+    """An unfenced connection for a job: `async with` lends a pooled one; `with`, in a plain job's thread, opens a new
+    one."""
 
     def __init__(self, record: Record) -> None:
         self._database = record.database
@@ -84,40 +84,40 @@ class Run:
 
     @property
     def slot(self) -> datetime | None:
-        """The slot that this run serves, of a beat or a cron; None for a band, for `hit`, and for a forced run."""
+        """The slot of the beat or cron that this run serves; None for a band, for `hit` and for a forced run."""
         return self._record.served.slot
 
     @property
     def window(self) -> tuple[datetime | None, datetime] | None:
-        """From the last slot that succeeded, None where there is none yet, to this one: a job that covers its window
-        catches up on what was missed. None where there is no slot."""
+        """The last slot that succeeded, None before the first success, and this one: a job that covers its window
+        catches up on what was missed. None for a run without a slot."""
         served = self._record.served
         return None if served.slot is None else (served.since, served.slot)
 
     @property
     def attempt(self) -> int:
-        """The how manieth run of this slot, or in a row without a success, this is; starts at 1."""
+        """Counts the runs of this slot, or without slots the runs since the last success; the first is 1."""
         return self._record.served.attempt
 
     @property
     def missed(self) -> int:
-        """How many slots went by without a run that succeeded since the one that was served before."""
+        """How many slots went by without a successful run since the last one that was served."""
         return self._record.served.missed
 
     @property
     def saved(self) -> Any:
-        """What the run before this one saved, where that did not finish; else None."""
+        """What an earlier run saved, if no run has succeeded since; else None."""
         return self._record.served.saved
 
     def save(self, value: Any) -> None:
-        """Keeps a small JSON value together with what the surrounding run.transaction() commits: where this run does
-        not finish, the next one finds it in `saved`. A success clears it."""
+        """Keeps a small JSON value, committed with the surrounding run.transaction(): if this run does not finish,
+        the next one finds the value in `saved`. A success clears it."""
         if self._record.blocks.open != "run.transaction()":
-            raise RuntimeError("run.save(...) belongs into run.transaction(): it is kept when that commits")
+            raise RuntimeError("run.save(...) belongs inside run.transaction(): the value is kept when that commits")
         try:
             text = arguments.encode({"saved": value})
         except ValueError as error:
-            raise TypeError(f"run.save(...) takes what JSON can hold: {error}") from None
+            raise TypeError(f"run.save(...) takes a value that JSON can hold: {error}") from None
         if len(text.encode()) > MOST_SAVED:
             raise ValueError(
                 f"run.save(...) takes at most {MOST_SAVED} bytes of JSON: save where you are, not the data"
@@ -137,9 +137,9 @@ class Run:
         return Transaction(self._record)
 
     def connection(self) -> Lending:
-        """A connection in autocommit mode, not fenced: for reading and for staging only. `async with` lends a pooled
-        one, of which an instance lends six at the same time, blocks included: whoever asks for more waits, though
-        not for long inside a block. `with`, in a plain job, opens one."""
+        """An unfenced connection in autocommit mode, for reading and staging only. `async with` lends a pooled one:
+        an instance lends at most six at the same time, those of blocks included, and whoever asks for more waits,
+        though not for long inside a block. `with`, in a plain job, opens a new one."""
         return Lending(self._record)
 
     def check(self) -> None:
@@ -156,7 +156,8 @@ class Run:
         closed: int | None = None,
         hint: str | None = None,
     ) -> None:
-        """Counts for the answer and the history, and a hint for whoever reads the answer; what is not given stays."""
+        """Sets counts for the answer and the history, and a hint for whoever reads the answer. What is left out keeps
+        its value."""
         given = Counts(fetched, inserted, updated, unchanged, closed)._asdict()
         counts = {name: count for name, count in given.items() if count is not None}
         for name, count in counts.items():
@@ -168,36 +169,36 @@ class Run:
         self._record.hint = hint or self._record.hint
 
     def progress(self, said: str, done: int = 0, of: int = 0) -> None:
-        """Tells whoever watches the run what it is at, and how much of it is done. Kept nowhere."""
+        """Shows whoever watches the run what it is doing, and how much of that is done. Stored nowhere."""
         if (watch := watcher.get()) is not None:
             watch(f"{self.function}: {said}", done, of)
 
     def span(self, name: str, /, **attributes: object) -> telemetry.Span:
-        """A part of the job, for OpenTelemetry where that is set up: `with run.span("fetch", source=name) as span`,
-        and within it span.note(items=3) and span.fail("why"). What is raised out of the block is told, too."""
+        """A part of the job as a span, where OpenTelemetry is set up: `with run.span("fetch", source=name) as span`,
+        and inside it span.note(items=3) and span.fail("why"). An error that leaves the block is recorded, too."""
         return telemetry.span(name, attributes, self._place)
 
     def partial(self, reason: str) -> None:
-        """The run will end as partial: it did its work except for what reason names."""
+        """Makes the run end as partial: it did its work, except for what the reason names."""
         if not isinstance(reason, str) or not reason.strip():
             raise TypeError("run.partial(...) takes a text that says what was left out")
         self._record.left_out = storable(reason)
 
     def backoff(self, failures: int) -> timedelta:
-        """What that many failures in a row cost by this function's rule, for parts of a job that fail alone."""
+        """The wait after that many failures in a row by this function's rule, for parts of a job that fail alone."""
         return self._record.backoff(failures)
 
     def child_env(self) -> dict[str, str]:
-        """The environment for a process that this run starts: it cannot trigger a run again, and finds there what its
-        own SQL needs to call assert_lease."""
+        """The environment for a process that this run starts: the process cannot trigger another run, and has what
+        its own SQL needs to call assert_lease."""
         return spawn_guard.child_env(self.function, self.request_id, self.fence)
 
     def http_headers(self) -> dict[str, str]:
-        """For requests that this run sends: one that comes back to us is skipped."""
+        """Headers for requests that this run sends: a request that comes back to us is skipped."""
         return spawn_guard.http_headers(self.request_id)
 
     def spawn(self, command: Sequence[str], **options: Any) -> "Popen[Any]":
-        """Starts a process with child_env, and on top of it what `env` among the options of Popen says."""
+        """Starts a process with child_env as its environment; `env`, one of the options of Popen, adds to that."""
         from subprocess import Popen
 
         env = {**self.child_env(), **(options.pop("env", None) or {}), spawn_guard.SPAWNED: str(self.request_id)}

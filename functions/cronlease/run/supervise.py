@@ -1,6 +1,6 @@
-"""Runs a job under its lease: a heartbeat beside it, an end to it when the lease or the time is gone.
+"""Runs a job under its lease, with a heartbeat beside it, and ends it when the lease or the time is gone.
 
-Knows nothing of schedules or answers: it says how the job ended, and somebody else writes that down. Whatever a job
+Knows nothing of schedules or answers: it answers how the job ended, and the finisher writes that down. Whatever a job
 raises ends its run and nothing else: asyncio lets SystemExit and KeyboardInterrupt out of any task and out of its
 event loop, and with the loop every other run ends. So a task that is created within a job's context runs in a shell
 that raises an ordinary error instead.
@@ -19,11 +19,11 @@ from typing import Any
 from cronlease.observe.logs import log
 from cronlease.observe.redact import text_of
 from cronlease.process.shutdown import process
-from cronlease.run.heartbeat import Heartbeat
+from cronlease.run.heartbeat import heartbeat_of
 from cronlease.run.lease import Lease
 from cronlease.run.record import Blocks, Record
 
-# Where the process is ending: the end of the run has to be written, too, within what lifecycle leaves for it.
+# While the process is stopping: the end of the run, too, has to be written in the time that shutdown leaves.
 _LAST_GRACE_SECONDS = 1.0
 # On a dead network a cancellation can take long.
 _CUT_SECONDS = 0.5
@@ -34,37 +34,32 @@ _of_a_job: ContextVar[bool] = ContextVar("of_a_job", default=False)
 async def supervise(job: Callable[[Any], Any], run: Any, record: Record) -> BaseException | None:
     """The job's error, or None when it returned. A job that was cancelled here ends with CancelledError."""
     lease, blocks = record.lease, record.blocks
-    loop = asyncio.get_running_loop()
-    nudged = asyncio.Event()
-
-    def nudge() -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(nudged.set)
+    nudge = _Nudge()
 
     def interrupt() -> None:
         lease.interrupt()
-        nudged.set()
+        nudge.here()
 
-    # An ordinary decorator around an async function gives a plain one: what counts is what it is made of.
+    # A decorator may hide that the function is async: the function inside it counts.
     is_async = inspect.iscoroutinefunction(inspect.unwrap(job))
-    heartbeat = Heartbeat(lease, record.database, nudge)
+    heartbeat = heartbeat_of(record.database)
     try:
-        # Before the job: one that nobody supervises must not run.
-        heartbeat.start()
+        # Before the job starts: it must not run unsupervised.
+        heartbeat.keep(lease, record.database, nudge.from_a_thread)
         task = asyncio.ensure_future(_on_the_loop(job, run)) if is_async else _in_thread(job, run)
     except RuntimeError as error:
-        heartbeat.stop()
+        heartbeat.let_go(lease)
         return RuntimeError(f"the job was not started: {error}")
     try:
         with process.interruptible(interrupt):
-            await _until_done(task, lease, nudged)
+            await _until_done(task, lease, nudge)
             if not task.done():
                 await _end(task, lease, cancel=is_async)
     except asyncio.CancelledError:
         task.cancel()
         raise
     finally:
-        heartbeat.stop()
+        heartbeat.let_go(lease)
     if not task.done():
         # It ignores cancellation, or is a thread: the fence keeps whatever it still does from counting. Its open
         # transaction has the row, which is needed to write the end.
@@ -78,24 +73,38 @@ async def supervise(job: Callable[[Any], Any], run: Any, record: Record) -> Base
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
-async def _until_done(task: asyncio.Future[Any], lease: Lease, nudged: asyncio.Event) -> None:
-    """Until the job is done, or its lease or its time is, or the process's."""
-    waiter = asyncio.ensure_future(nudged.wait())
-    try:
-        while not task.done():
-            left = min(lease.seconds_left, lease.seconds_to_stop)
-            await asyncio.wait({task, waiter}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if lease.lost or lease.overdue or lease.interrupted:
-                return
-            if waiter.done():
-                nudged.clear()
-                waiter = asyncio.ensure_future(nudged.wait())
-    finally:
-        waiter.cancel()
+class _Nudge:
+    """Wakes whoever waits for the job, from the heartbeat's thread or from the event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.arrived: asyncio.Future[None] = self._loop.create_future()
+
+    def here(self) -> None:
+        if not self.arrived.done():
+            self.arrived.set_result(None)
+
+    def from_a_thread(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.here)
+
+    def again(self) -> None:
+        if self.arrived.done():
+            self.arrived = self._loop.create_future()
+
+
+async def _until_done(task: asyncio.Future[Any], lease: Lease, nudge: _Nudge) -> None:
+    """Waits until the job is done, its lease or its time is gone, or the process is stopping."""
+    while not task.done():
+        left = min(lease.seconds_left, lease.seconds_to_stop)
+        await asyncio.wait({task, nudge.arrived}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if lease.lost or lease.overdue or lease.interrupted:
+            return
+        nudge.again()
 
 
 async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None:
-    """A job on the event loop is cancelled; a plain one can only be given the time to see it in run.check()."""
+    """A job on the event loop is cancelled; a plain one can only be given time to notice in run.check()."""
     grace = lease.limits.grace.total_seconds()
     if lease.interrupted:
         grace = min(grace, _LAST_GRACE_SECONDS)
@@ -109,13 +118,13 @@ async def _end(task: asyncio.Future[Any], lease: Lease, *, cancel: bool) -> None
 async def _cut(run: Any, lease: Lease, blocks: Blocks) -> None:
     """Takes the open transaction away from a job whose run is over."""
     lease.give_up()
-    # Where no thread is to be had, the server ends that transaction in its own time.
+    # If no thread can be started, the server ends that transaction when its time limit is over.
     with suppress(RuntimeError):
         await asyncio.wait({_in_thread(lambda _: blocks.cut(), run)}, timeout=_CUT_SECONDS)
 
 
 async def _on_the_loop(job: Callable[[Any], Any], run: Any) -> None:
-    """The job on the event loop, which sys.exit() and its like would end, and every other run with it."""
+    """Runs the job on the event loop, which sys.exit() and the like would end, and every other run with it."""
     _contain_tasks()
     try:
         await job(run)
@@ -162,14 +171,14 @@ def _say_late(task: asyncio.Future[Any]) -> None:
 
 
 def _contained(error: BaseException) -> BaseException:
-    """The error, or in its place one that the event loop does not end the process for."""
+    """The error, or one to raise instead of it, if it would end the event loop."""
     if isinstance(error, SystemExit):
-        said = "the job called sys.exit(): it shares its process with others, so let it return or raise"
+        text = "the job called sys.exit(): it shares its process with others, so let it return or raise"
     elif isinstance(error, KeyboardInterrupt | StopIteration):
-        said = f"the job raised {type(error).__name__}"
+        text = f"the job raised {type(error).__name__}"
     else:
         return error
-    instead = RuntimeError(said)
+    instead = RuntimeError(text)
     instead.__cause__ = error
     return instead
 
@@ -178,7 +187,7 @@ def _contain_tasks() -> None:
     """From here on the tasks that are created in this context, and in those copied from it, are contained."""
     loop = asyncio.get_running_loop()
     factory = loop.get_task_factory()
-    # Seen by each job: somebody else may have set a factory of their own since.
+    # Checked for each job: somebody else may have set a factory of their own since.
     if not isinstance(factory, _TaskFactory):
         loop.set_task_factory(_TaskFactory(factory))
     _of_a_job.set(True)
@@ -200,8 +209,8 @@ class _TaskFactory:
 
 
 class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine in all but what it raises. One that awaits it would do, too, but where a task is cancelled before
-    its first step Python would warn of a coroutine that was never awaited."""
+    """The coroutine itself, except for what it raises. A second coroutine that awaits it would do, too, but if a task
+    were cancelled before its first step, Python would warn that the first was never awaited."""
 
     def __init__(self, coro: Any) -> None:
         self._coro = coro

@@ -1,6 +1,6 @@
 """The fenced transaction: the schedule row is locked by request ID and fence before anything is written.
 
-Data and lease share a database, so a run that lost its lease cannot commit: this is the edge of the whole design.
+Data and lease share a database, so a run that lost its lease cannot commit: the whole design rests on this.
 The same steps serve `async with` on the event loop and `with` in a plain job's thread.
 """
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """One fenced transaction. Leaving it well either finishes the run or renews its lease, then commits.
+    """One fenced transaction. Leaving it without an error finishes the run, or renews its lease, and commits.
 
-    The last question shows its fence only in the transaction that locked the row, so a job that ended that one by
-    itself, on the raw `pgconn` for instance, fails here.
+    The last query shows its fence only in the transaction that locked the row. So a job that ended that transaction
+    by itself, on the raw `pgconn` for instance, fails here.
     """
 
     def __init__(self, record: Record, *, finishes: bool = False) -> None:
@@ -57,7 +57,7 @@ class Transaction:
             if kind is not None:
                 return
             with self._explained("it could not be left"):
-                last = self._last_word()
+                last = self._last_query()
                 with self._span():
                     with self._inside():
                         answer = self._held(await ask(self._conn, last))
@@ -86,7 +86,7 @@ class Transaction:
             if kind is not None:
                 return
             with self._explained("it could not be left"):
-                last = self._last_word()
+                last = self._last_query()
                 with self._span():
                     with self._inside():
                         answer = self._held(ask_sync(self._conn, last))
@@ -99,12 +99,10 @@ class Transaction:
             self._conn.close()
 
     def _begin_text(self) -> str:
-        """Raises when the lease is known to be lost; else the begin, with every limit, as one string."""
+        """The statements that begin the transaction, with every limit. Raises if the lease is known to be lost."""
         self._lease.check()
         if self._lease.in_a_block:
-            raise RuntimeError(
-                "run.commit() and run.transaction() do not nest: leave the one before entering the next"
-            )
+            raise RuntimeError("run.commit() and run.transaction() do not nest: leave one before entering the next")
         limits = self._lease.limits
         seconds = limits.lease.total_seconds()
         left = timedelta(seconds=max(0.001, self._lease.run_until - time.monotonic()))
@@ -115,7 +113,7 @@ class Transaction:
             f" set local lock_timeout = {lock};"
             f" set local idle_in_transaction_session_timeout = {idle};"
             f" set local statement_timeout = {statement};"
-            # No limit above ends the wait for a client that has vanished. A live one has a lease's time to read on.
+            # No limit above ends the wait for a client that has vanished. A slow one may take as long as the lease.
             f" set local tcp_user_timeout = {vanished};"
             f" set local tcp_keepalives_idle = {max(1, min(10, int(seconds / 4)))};"
             f" set local tcp_keepalives_interval = {max(1, min(5, int(seconds / 8)))};"
@@ -134,7 +132,7 @@ class Transaction:
 
     def _leave(self, error: BaseException | None) -> None:
         self._blocks.held -= 1
-        # Before the last question: an error in it takes the changes of the session back.
+        # Before the last query: an error in that would take the changes of the session back.
         self._left = self._lent.leave()
         if self._left.outside:
             self._blocks.broken = self._name
@@ -159,7 +157,7 @@ class Transaction:
     def _fence(self) -> Query[str]:
         return assert_lease(self._lease.function, self._lease.request_id, self._lease.fence)
 
-    def _last_word(self) -> Query[Any]:
+    def _last_query(self) -> Query[Any]:
         if self._lease.given_up:
             raise LeaseLost("the run was given up, and its end is written: this comes too late")
         if self._left.outside:
@@ -168,7 +166,7 @@ class Transaction:
         self._asked_at = time.monotonic()
         if self._finishes:
             return only_in(self._id, self._record.success())
-        # The row is ours until the commit; from then on a fresh lease is.
+        # Until the commit our lock protects the row; from then on the renewed lease does.
         lease = self._lease
         renewal = renew_refresh_lock(
             lease.function, lease.request_id, lease.fence, lease.limits.lease, self._record.to_save
@@ -177,13 +175,13 @@ class Transaction:
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
-        """While our transaction has the row locked nobody can take the lease: where it is lost, that one is over."""
+        """While our transaction has the row locked nobody can take the lease: if it is lost, so is that lock."""
         try:
             yield
         except LeaseLost as lost:
             raise self._left_outside() from lost
         except (NotPermitted, Unreadable) as trouble:
-            # The same session was permitted to ask, and could be read, until the job had it.
+            # The session had the permission, and its answers could be read, before the job had it.
             what = f"if the job changed its role in {self._name}, reset it"
             if self._left.changed:
                 what = f"the job changed {self._left.changed} of its session in {self._name}: reset it"

@@ -9,17 +9,17 @@
         due_now("refresh_prices")
         assert client.hit()["status"] == "success"
 
-Each test has a database of its own: a clone of one that migrate has built on an embedded server (`cronlease[local]`),
-or on the one that CRONLEASE_TEST_DATABASE_URL names. What your function needs beside our schema is put into it once:
-by a file that the ini option `cronlease_setup` names, or by what a fixture `cronlease_setup` of yours answers.
+Each test has its own database: a clone of one that migrate built, on an embedded server (`cronlease[local]`) or on
+the one that CRONLEASE_TEST_DATABASE_URL names. The ini option `cronlease_setup` names a file of SQL that adds what
+your function needs beside our schema; or override the fixture `cronlease_setup`.
 
-`hit` may be called from several threads at the same time, as a scheduler and a person may:
+`hit` may be called from several threads at the same time, like hits of a scheduler and a person:
 
     with ThreadPoolExecutor(20) as threads:
         answers = [hit.result() for hit in [threads.submit(client.hit) for _ in range(20)]]
     assert [answer.get("status") for answer in answers].count("success") == 1
 
-Imported by pytest at its start, so nothing heavy is imported before a fixture needs it.
+Pytest imports this module at its start, so heavy imports wait until a fixture needs them.
 """
 
 import os
@@ -55,7 +55,7 @@ def cronlease_cluster() -> Iterator[Cluster]:
     from cronlease.embedded.server import EmbeddedPostgres
 
     with tempfile.TemporaryDirectory(prefix="cronlease-test-") as place:
-        # Its directory must be open to the user that the server runs as.
+        # The account that runs the server must be able to enter this directory.
         Path(place).chmod(0o755)
         with (
             EmbeddedPostgres.start(Path(place) / "pg", fsync=False) as server,
@@ -65,7 +65,7 @@ def cronlease_cluster() -> Iterator[Cluster]:
 
 
 def _given() -> Cluster:
-    """The server that the variable names; one sentence where it cannot be used."""
+    """The server that the variable names; fails with one sentence if it cannot be used."""
     from cronlease.db.conninfo import connect_sync, in_parts
     from cronlease.errors import DatabaseTrouble
     from cronlease.observe.redact import redact
@@ -80,15 +80,15 @@ def _given() -> Cluster:
 
 @pytest.fixture(scope="session")
 def cronlease_setup(pytestconfig: pytest.Config) -> Setup:
-    """What prepares the databases, beside our schema: the file of the ini option. Yours may answer a Path to such a
-    file, a text of SQL, or a function that is called with the address of the database."""
+    """What your tests need in the database beside our schema: the file of the ini option. Your own fixture may return
+    the Path of such a file, a text of SQL, or a function that is called with the address of the database."""
     named: str = pytestconfig.getini("cronlease_setup")
     return pytestconfig.rootpath / named if named else None
 
 
 @pytest.fixture
 def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: Setup) -> Iterator[str]:
-    """The address of a database of this test's own, with our schema in it."""
+    """The address of this test's own database, with our schema in it."""
     from psycopg.errors import InsufficientPrivilege
 
     from cronlease import registry
@@ -96,7 +96,7 @@ def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: Setup) -> It
     from cronlease.emulator.setup import SetupError
 
     try:
-        # The tests import what they test, so by now it is declared.
+        # Tests import what they test, so the functions are declared by now.
         name = cronlease_cluster.migrated(cronlease_setup, of_actions(registry.jobs()))
     except SetupError as error:
         pytest.fail(str(error), pytrace=False)
@@ -113,7 +113,7 @@ def cronlease_database(cronlease_cluster: Cluster, cronlease_setup: Setup) -> It
 
 @pytest.fixture
 def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
-    """Give it a function that `@scheduled` has decorated; it is hit in this process, on this test's database."""
+    """Call it with a function that `@scheduled` decorates. Hits run in this process, on this test's database."""
     from anyio.from_thread import start_blocking_portal
 
     from cronlease.process.shutdown import process
@@ -123,13 +123,13 @@ def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -
     # The signals belong to the test runner.
     monkeypatch.setattr(process, "hook", lambda *_, **__: None)
     triggers: list[HttpTrigger] = []
-    # An event loop in a thread of its own: any number of threads can wait for what it does.
+    # An event loop on its own thread: any number of threads can wait for it.
     with start_blocking_portal() as portal:
 
         def client(target: Any) -> Client:
             trigger = getattr(target, "trigger", None)
             if trigger is None:
-                raise TypeError("cronlease_client takes a function that @scheduled has decorated")
+                raise TypeError("cronlease_client takes a function that @scheduled decorates")
             if trigger not in triggers:
                 trigger.move(load())
                 triggers.append(trigger)
@@ -142,7 +142,7 @@ def cronlease_client(cronlease_database: str, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def due_now(cronlease_database: str) -> Callable[[str], None]:
-    """Makes a schedule due, as if its time had come."""
+    """Makes a schedule due now."""
 
     def make_due(name: str) -> None:
         import psycopg

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A function behind its HTTP trigger, without a server: `hit` answers the body, and the status as `http_status`.
-    For any thread, and for several at the same time."""
+    """A function behind its HTTP trigger, without a server. `hit` returns the body, with the status as `http_status`.
+    Several threads may use it at the same time."""
 
     def __init__(self, trigger: "HttpTrigger", portal: "BlockingPortal") -> None:
         self._trigger = trigger
@@ -27,8 +27,8 @@ class Client:
         path: str = "/",
         method: str = "POST",
     ) -> dict[str, Any]:
-        """What the function answers to a caller on this machine; headers such as Cloud Scheduler's may be given.
-        With a slot the function runs now, as for that slot: its window begins at the last one that succeeded."""
+        """The function's answer to a caller on this machine. `headers` may be those of Cloud Scheduler. With a slot
+        the function runs now, for that slot: its window begins at the last slot that succeeded."""
         import json
 
         if slot is not None:

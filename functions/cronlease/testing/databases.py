@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-# A file of SQL, SQL itself, or what is called with the address of the database.
+# A file of SQL, SQL itself, or a function that is called with the address of the database.
 Setup = Path | str | Callable[[str], object] | None
 
 
 class Cluster:
-    """A server that hands out databases: empty ones, or clones of one that migrate itself has built. `ours` is one
-    that nobody else uses and whose fsync is off."""
+    """A server that hands out databases: empty ones, or clones of one that migrate built. `ours`: nobody else uses
+    the server, and its fsync is off."""
 
     def __init__(self, admin: str, *, ours: bool = False) -> None:
         import psycopg
@@ -19,8 +19,8 @@ class Cluster:
         self.admin = admin
         self._connection = psycopg.connect(admin, autocommit=True)
         self._templates: dict[tuple[Setup, tuple[str, ...] | None, str], str] = {}
-        # Where a checkpoint costs nothing, copying files is the cheaper way, and the clone's first connection finds
-        # the catalog cache that a copy through the log leaves out.
+        # Without fsync a checkpoint is cheap, so copying files is faster. The copy also holds the catalog cache file,
+        # which makes the first connection faster; a copy through the log lacks it.
         copies = ours and self._connection.info.server_version >= 150000
         self._strategy = " strategy file_copy" if copies else ""
 
@@ -40,8 +40,8 @@ class Cluster:
         return name
 
     def migrated(self, setup: Setup = None, packages: tuple[str, ...] | None = None) -> str:
-        """The name of a new database with the tables of these packages in it, by default of all that are installed,
-        and after that what the setup makes."""
+        """The name of a new database with the tables of these packages, by default of all installed ones, and with
+        what the setup creates."""
         from cronlease.db.migration.migrate import migrate
         from cronlease.db.schema import schema
 

@@ -1,14 +1,17 @@
 """What an HTTP request is answered, as ASGI sends it."""
 
+import functools
 import json
 import logging
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from cronlease.observe import logs
+from cronlease.outcome import Outcome
 from cronlease.triggers.request import Refused, Scope
 
 _encode = json.JSONEncoder().encode
+_NO_ID = UUID(int=0)
 
 
 class Answer(NamedTuple):
@@ -17,20 +20,42 @@ class Answer(NamedTuple):
     body: bytes
 
 
+def outcome_answer(outcome: Outcome) -> Answer:
+    """The outcome in JSON. In a storm the skips differ only in their request IDs, so the rest is encoded once."""
+    if outcome.skipped is None:
+        return json_answer(outcome.as_json(), outcome.request_id, outcome.http_status)
+    before, after = _skip_around_id(outcome._replace(request_id=_NO_ID))
+    text = str(outcome.request_id)
+    return _answer(200, text, (before + text + after).encode())
+
+
+@functools.lru_cache(maxsize=256)
+def _skip_around_id(outcome: Outcome) -> tuple[str, str]:
+    before, _, after = (_encode(outcome.as_json()) + "\n").partition(str(_NO_ID))
+    return before, after
+
+
 def json_answer(
     body: dict[str, Any], request_id: UUID, status: int = 200, headers: dict[str, str] | None = None
 ) -> Answer:
     text = str(request_id)
     body["request_id"] = text
-    content = (_encode(body) + "\n").encode()
-    given = {"X-Request-Id": text, **(headers or {})}
-    raw = [(name.lower().encode(), value.encode()) for name, value in given.items()]
-    length = b"%d" % len(content)
-    return Answer(status, [(b"content-length", length), (b"content-type", b"application/json"), *raw], content)
+    answer = _answer(status, text, (_encode(body) + "\n").encode())
+    answer.headers.extend((name.lower().encode(), value.encode()) for name, value in (headers or {}).items())
+    return answer
+
+
+def _answer(status: int, request_id: str, content: bytes) -> Answer:
+    headers = [
+        (b"content-length", b"%d" % len(content)),
+        (b"content-type", b"application/json"),
+        (b"x-request-id", request_id.encode()),
+    ]
+    return Answer(status, headers, content)
 
 
 def log_refusal(scope: Scope, request_id: UUID, refused: Refused) -> None:
-    """A scheduler whose token is old is to be seen from here, too; what was sent is not repeated."""
+    """So that a scheduler with an old token shows up here, too. What the caller sent is not repeated."""
     if refused.http_status not in (404, 405):
         logs.log(
             logging.INFO,

@@ -1,13 +1,12 @@
 """Who may call. Decided before anything else is touched: a caller who is not let in costs no connection.
 
 unset   everybody, as with none; a person on this machine may do everything
-none    everybody, but what is due only: no force, no args, no status, unless CRONLEASE_ALLOW_FORCE says so
+none    everybody, but only for what is due: no force, no args, no status, unless CRONLEASE_ALLOW_FORCE is set
 iam     whoever the platform lets through: it has verified the caller and taken the signature off the token
 token   a shared secret as a bearer token; several are let in, so that one can replace another
 oidc    a Google ID token that we verify ourselves, of an address on the list
 """
 
-import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ Admit = Callable[[Headers], Awaitable[None]]
 
 
 def guard(settings: Settings) -> Admit | None:
-    """What lets a caller in or raises Refused; None where everybody is. Raises SettingsError."""
+    """The check that lets a caller in or raises Refused; None if everybody is let in. Raises SettingsError."""
     if settings.auth == "token":
         return Tokens(settings).admit
     if settings.auth == "oidc":
@@ -52,7 +51,7 @@ def guard(settings: Settings) -> Admit | None:
 
 
 async def is_admitted(admit: Admit | None, scope: Mapping[str, Any]) -> bool:
-    """Whether that lets the caller of an open path in."""
+    """Whether the check would let in the caller of an open path."""
     try:
         if admit is not None:
             await admit(scope["headers"])
@@ -113,6 +112,10 @@ class Tokens:
     """The shared secrets; those in a file are read again when it changes."""
 
     def __init__(self, settings: Settings) -> None:
+        # Imported only where tokens are checked: it takes a hundredth of a cold start.
+        from hmac import compare_digest
+
+        self._are_equal = compare_digest
         self._given = [token.encode() for token in settings.token]
         self._file = settings.token_file
         self._seen: Any = None
@@ -125,7 +128,7 @@ class Tokens:
     def check(self, token: bytes) -> None:
         """Raises Refused for one that is not known."""
         # All of them, always: how long it takes says nothing of which one was nearly right.
-        matches = [hmac.compare_digest(token, known) for known in self.known()]
+        matches = [self._are_equal(token, known) for known in self.known()]
         if not any(matches):
             raise refusal("this token is not known here: check it against CRONLEASE_TOKEN or CRONLEASE_TOKEN_FILE")
 
@@ -138,9 +141,9 @@ class Tokens:
         try:
             now = file.stat()
             if (now.st_mtime_ns, now.st_ino, now.st_size) != self._seen:
-                found = tokens(file.read_text())
-                hide(*found)
-                self._in_file = [token.encode() for token in found]
+                secrets = tokens(file.read_text())
+                hide(*secrets)
+                self._in_file = [token.encode() for token in secrets]
                 self._seen = (now.st_mtime_ns, now.st_ino, now.st_size)
         except (OSError, ValueError) as error:
             if self._seen is None:
@@ -152,7 +155,8 @@ def is_local(scope: Mapping[str, Any]) -> bool:
     """Whether a request comes from a person on this machine. The peer's address is not enough: a web page can make a
     browser here send requests (a cross-site POST), or read answers under a name of its own that resolves to 127.0.0.1
     (DNS rebinding), and a proxy or a tunnel has a loopback address, too. So the Host must be a loopback name, the
-    Origin absent or a loopback one, and a header that proxies add makes a request foreign. None makes it local."""
+    Origin absent or a loopback one, and a header that proxies add makes a request foreign. No header makes it
+    local."""
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     names = [name for name, _ in headers]
     if any(name in _OF_PROXIES or name.startswith(_FORWARDED) for name in names):
@@ -177,7 +181,7 @@ def _is_loopback_origin(origin: str) -> bool:
 
 
 def _is_loopback_host(host: str) -> bool:
-    """Of a Host header, with or without a port."""
+    """Whether a Host header, with or without a port, names this machine."""
     name, _, port = host[1:].partition("]") if host.startswith("[") else host.partition(":")
     port = port.removeprefix(":") if host.startswith("[") else port
     if port and not (port.isascii() and port.isdigit()):

@@ -19,7 +19,7 @@ from cronlease.run.execution import run_once
 from cronlease.settings import Settings, load
 from cronlease.triggers.database import database_url, opened
 
-# Of what is left of the invocation, for the job to end and for that to be written: a quarter, between these two.
+# Kept back of the time that the invocation has left, for the job's end to be written: a quarter, between these two.
 _LEAST_SECONDS, _MOST_SECONDS = 0.5, 10.0
 _INPUT = ("args", "force", "schedule_arn", "scheduled_time")
 _TIMED = "Scheduled Event"
@@ -81,14 +81,14 @@ def _hit(event: Any) -> Hit:
     if "detail-type" in event:
         return _of_rule(event)
     if unknown := [name for name in event if name not in _INPUT]:
-        raise ValueError(f"{unknown[0]!r} is no part of the input: its parts are {', '.join(_INPUT)}")
+        raise ValueError(f"{unknown[0]!r} is not a field of the input: the fields are {', '.join(_INPUT)}")
     force, args = event.get("force", False), _args(event.get("args"))
     if not isinstance(force, bool):
         raise ValueError("force is true or false")
     slot, arn = _text(event.get("scheduled_time")), _text(event.get("schedule_arn"))
     if slot is None:
         return Hit(job_name=arn, force=force, args=args)
-    # Without its ARN the slot alone is the name: a function mostly has one schedule.
+    # Without its ARN the slot alone names the delivery: a function usually has one schedule.
     return Hit.of_slot("eventbridge", arn or "eventbridge", slot, force=force, args=args)
 
 

@@ -1,7 +1,7 @@
 """The status page over HTTP: who may see it, who may use its forms, and what a form does.
 
-A form is taken only from a caller that somebody vouches for, sent by a page of ours, with the text that its cookie
-has. What it did is told on the page that it leads to, as one of a closed set of words.
+A form is accepted only from a caller that somebody vouches for, sent by one of our pages, with the text of its
+cookie. The page that it leads to says what it did, in one of a closed set of sentences.
 """
 
 import secrets
@@ -11,7 +11,8 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 from cronlease.db.conninfo import advised
-from cronlease.db.functions import pause_refresh, read_refresh_page, resume_refresh, unlock_refresh
+from cronlease.db.functions import read_refresh_page
+from cronlease.db.operations import pause_refresh, resume_refresh, unlock_refresh
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted, SchemaMissing, StillRunning
 from cronlease.errors import UnknownSchedule as Unknown
 from cronlease.job import Hit
@@ -43,7 +44,7 @@ _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer, with which a browser hides from us where a form comes from.
+    # Not no-referrer: with that a browser hides from us where a form comes from.
     "Referrer-Policy": "same-origin",
 }
 _POLICY = (
@@ -61,7 +62,7 @@ class Browser:
         self._tokens = Tokens(status.settings) if status.settings.auth == "token" else None
 
     async def answer(self, scope: Scope, receive: Receive, request_id: UUID) -> Answer:
-        """Whatever is refused is a page, too."""
+        """A refusal is a page, too."""
         view = _View(scope, request_id)
         try:
             if scope["method"] == "POST":
@@ -83,7 +84,7 @@ class Browser:
             return view.notice(NOTHING_YET)
 
     async def _is_admitted(self, scope: Scope) -> bool:
-        """False where a sign-in would help. Raises Refused."""
+        """False if signing in would help. Raises Refused."""
         given = any(name == b"authorization" for name, _ in scope["headers"])
         if self._tokens is not None and not given:
             return is_signed_in(self._tokens, scope)
@@ -99,10 +100,10 @@ class Browser:
 
     async def _one(self, view: "_View", name: str) -> Answer:
         may = is_checked(self._settings, view.scope)
-        found = await self._status.details(name, _RUNS, args=may)
-        can_run = found.schedule.action in self._status.jobs()
-        part = await parts.of_action(found.schedule.action, self._status.asked)
-        shown = details.of(found, may_operate=may, can_run=can_run)
+        read = await self._status.details(name, _RUNS, args=may)
+        can_run = read.schedule.action in self._status.jobs()
+        part = await parts.of_action(read.schedule.action, self._status.asked)
+        shown = details.of(read, may_operate=may, can_run=can_run)
         said = details.SAID.get(query_of(view.scope).get("said", ""))
         return view.html("details.html", shown=shown, part=part, said=said, verdict=parts.verdict())
 
@@ -118,7 +119,7 @@ class Browser:
             raise Refused(403, "forbidden", "these forms are not for callers nobody has checked: set CRONLEASE_AUTH")
         check_form(view.scope, fields.get("form", ""))
         try:
-            said = await self._operate(view, name, fields)
+            result = await self._operate(view, name, fields)
         except (Unknown, SchemaMissing):
             raise unknown(name) from None
         except DatabaseTrouble as trouble:
@@ -126,10 +127,10 @@ class Browser:
             if kind is None:
                 raise Refused(503, "schedule_read_error", "the database did not answer: try again") from trouble
             raise Refused(_REFUSED[kind], "refused", redact(str(trouble))) from trouble
-        return view.redirect(render.address(view.root, name, said=said))
+        return view.redirect(render.address(view.root, name, said=result))
 
     def _sign(self, view: "_View", fields: dict[str, str]) -> Answer:
-        """In or out."""
+        """Signs the caller in or out."""
         if self._tokens is None or "sign" not in fields:
             raise not_allowed("POST", view.root + "/status", ("GET",))
         if fields["sign"] == "out":
@@ -142,7 +143,8 @@ class Browser:
         return view.redirect(view.here, sign_in_cookie(view.scope, view.root, value))
 
     async def _operate(self, view: "_View", name: str, fields: dict[str, str]) -> str:
-        """Does it and records who did; answers a word of details.SAID. Raises DatabaseTrouble or Refused."""
+        """Does what the form asks and records who did it; answers a key of details.SAID. Raises DatabaseTrouble or
+        Refused."""
         who = caller(self._settings, view.scope)
         reason = fields.get("reason", "").strip()[:_REASON_LENGTH] or None
         database = self._status.database.get()
@@ -154,7 +156,7 @@ class Browser:
             case "unlock":
                 holder: UUID | None = None
                 with suppress(ValueError):
-                    # The one that was shown: a lease that somebody else has taken since then is not to be broken.
+                    # The holder that was shown: a lease that somebody else has taken since then must not be broken.
                     holder = UUID(fields.get("holder", ""))
                 lock = await database.ask(unlock_refresh(name, holder, actor=who, reason=reason))
                 return "unlocked" if lock.unlocked else "held_by_another" if lock.locked_by else "not_locked"
@@ -168,7 +170,11 @@ class Browser:
         action = (await self._status.details(name, 1, args=False)).schedule.action
         jobs = self._status.jobs()
         if action not in jobs:
-            raise Refused(409, "unknown_action", f'no function here is the action "{action}": run it where one is')
+            raise Refused(
+                409,
+                "unknown_action",
+                f'there is no function here for the action "{action}": run it where there is one',
+            )
         with process.work():
             outcome = await run_by_hand(
                 jobs[action],
@@ -226,7 +232,7 @@ class _View:
     def notice(
         self, sentence: str, status: int = 200, more: dict[str, str] | None = None, because: str | None = None
     ) -> Answer:
-        """A page that is one sentence."""
+        """A page with one sentence."""
         return self.html("notice.html", status, more, sentence=sentence, because=because)
 
     def redirect(self, address: str, *headers: tuple[bytes, bytes]) -> Answer:

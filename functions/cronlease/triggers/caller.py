@@ -25,7 +25,7 @@ def caller(settings: Settings, scope: Scope) -> str:
 
 
 def _email(value: bytes) -> str | None:
-    """Of a token whose signature others have checked: the platform, or we before this."""
+    """The address in a token whose signature is checked already: by the platform, or by us before this."""
     parts = value.decode("latin-1").rpartition(" ")[2].split(".")
     with suppress(ValueError, AttributeError):
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "==")) if len(parts) == 3 else {}

@@ -28,7 +28,7 @@ class OwnDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def get(self) -> Database:
-        """Raises Unreachable where the embedded server cannot be started."""
+        """Raises Unreachable if the embedded server cannot be started."""
         loop = asyncio.get_running_loop()
         gone = not self._settings.has_database and (_embedded is None or not _embedded.running)
         if self._database is None or self._loop is not loop or gone:
@@ -54,7 +54,7 @@ async def opened(url: str, settings: Settings) -> AsyncIterator[Database]:
 
 
 def database_url(settings: Settings) -> str:
-    """Starts or joins the embedded server where no database is configured: call it from a thread that stays, for the
+    """Starts or joins the embedded server if no database is configured: call it from a thread that stays, because the
     server ends with it. Raises Unreachable."""
     global _embedded
     if settings.has_database:

@@ -73,7 +73,7 @@ def _json(raw: bytes) -> Any:
     except UnicodeError:
         raise ValueError("the data is not UTF-8") from None
     except ValueError as error:
-        # The decoder's own sentence, or its place in a text that nobody sees.
+        # Without the decoder's position, which would be in a text that the caller never sees.
         raise ValueError(
             f"the data is not JSON ({getattr(error, 'msg', error)}): publish an object, or {{}}"
         ) from None

@@ -1,5 +1,5 @@
 """The target of functions-framework. Other hosts import the same source, so the framework is not imported here: that
-takes a fifth of a second, and where it serves us it is there already."""
+takes a fifth of a second, and where the framework serves us it is loaded already."""
 
 import functools
 import os
@@ -16,7 +16,7 @@ from cronlease.triggers.http import HttpTrigger
 
 def target(function: Callable[[Any], Any], job: Job, settings: Settings) -> Any:
     """What the source has under the function's name: it answers the framework's requests, and has `job` and `trigger`
-    for whoever serves it otherwise. Raises SettingsError."""
+    for other hosts. Raises SettingsError."""
     trigger = HttpTrigger(settings, _hook, main=job.name)
 
     @functools.wraps(function)
@@ -41,7 +41,7 @@ def _hook(settings: Settings) -> None:
 def _response(answer: Answer) -> Any:
     from starlette.responses import Response
 
-    # Past its constructor, whose way to lay the headers down takes as long as the encoding.
+    # Without its constructor, which takes as long for the headers as the encoding of the body.
     response = Response.__new__(Response)
     response.status_code, response.background = answer.status, None
     response.body, response.raw_headers = answer.body, answer.headers
@@ -57,7 +57,7 @@ def _say_when_forked(name: str, trigger: HttpTrigger) -> None:
     master = os.getpid()
 
     def forked() -> None:
-        # Not in what a job forks.
+        # Not in a process that a job forks.
         if os.getppid() == master:
             trigger.say_served(address)
 

@@ -1,6 +1,6 @@
 """GET /health/schedules: whether all schedules are well, for uptime monitors.
 
-The path is open, so an answer is remembered for a while: however often somebody asks, the database is asked seldom.
+The path is open, so an answer is kept for a while: however often somebody asks, the database is rarely asked.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from cronlease.outcome import SkipReason
 from cronlease.triggers.database import OwnDatabase
 from cronlease.triggers.status import NOTHING_YET
 
-_REMEMBERED_SECONDS = 10.0
+_KEPT_SECONDS = 10.0
 
 _OLDER = "the database is not migrated yet: run `cronlease migrate` as the owner of the schema"
 
@@ -25,7 +25,7 @@ Unwell = dict[str, list[str]]
 
 
 class Health(NamedTuple):
-    """The names of what is not well, by what is wrong; None: the database could not be read."""
+    """The names of the schedules that are not well, by what is wrong; None if the database could not be read."""
 
     unwell: Unwell | None
     hint: str | None = None
@@ -35,7 +35,7 @@ class Health(NamedTuple):
         return 503 if self.unwell is None or any(self.unwell.values()) else 200
 
     def as_json(self, *, with_names: bool) -> dict[str, Any]:
-        """Names are not for every eye: others are told how many."""
+        """Not everybody may see the names: others get how many there are."""
         body: dict[str, Any] = {"healthy": self.http_status == 200}
         if self.unwell is None:
             return body | {"reason": SkipReason.SCHEDULE_READ_ERROR}
@@ -44,24 +44,24 @@ class Health(NamedTuple):
 
 
 class HealthCheck:
-    """Asks at most once in ten seconds, on behalf of all who wait for it."""
+    """Asks at most once in ten seconds, for everybody who waits for the answer."""
 
     def __init__(self, database: OwnDatabase, limit: timedelta) -> None:
         self._database = database
         self._limit = limit
-        self._found: Health | None = None
-        self._found_at = 0.0
+        self._health: Health | None = None
+        self._read_at = 0.0
         self._asking = asyncio.Lock()
 
     async def read(self) -> Health:
         async with self._asking:
-            if self._found is None or time.monotonic() > self._found_at + _REMEMBERED_SECONDS:
-                self._found = await self._look()
-                # The time of the answer: whoever waited for a database that hangs does not ask it again.
-                self._found_at = time.monotonic()
-            return self._found
+            if self._health is None or time.monotonic() > self._read_at + _KEPT_SECONDS:
+                self._health = await self._read()
+                # When the answer came: whoever waited for a database that hangs does not ask it again.
+                self._read_at = time.monotonic()
+            return self._health
 
-    async def _look(self) -> Health:
+    async def _read(self) -> Health:
         try:
             return await within(self._limit, self._ask())
         except (DatabaseTrouble, TimeoutError) as trouble:

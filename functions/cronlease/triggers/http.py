@@ -1,7 +1,7 @@
 """The HTTP trigger: path, method, caller, spawn guard and body are checked, then the run is started.
 
-The same for each server: it takes what ASGI gives, at any mount path. Every answer is JSON with the request ID.
-Connections are opened at the first hit, in the worker that will use them.
+It is the same for every server: it takes what ASGI gives, at any mount path. Every answer is JSON with the request
+ID. Connections are opened at the first hit, in the worker that will use them.
 """
 
 import logging
@@ -18,7 +18,7 @@ from cronlease.process.shutdown import process
 from cronlease.run.attempt import log_unreadable, skip_unasked
 from cronlease.run.execution import run_once
 from cronlease.settings import Settings
-from cronlease.triggers.answer import Answer, json_answer, log_refusal
+from cronlease.triggers.answer import Answer, json_answer, log_refusal, outcome_answer
 from cronlease.triggers.auth import check_hit, guard, is_admitted, is_checked
 from cronlease.triggers.database import OwnDatabase, described
 from cronlease.triggers.request import (
@@ -34,8 +34,8 @@ from cronlease.triggers.request import (
 
 if TYPE_CHECKING:
     from cronlease.triggers.browser import Browser
-    from cronlease.triggers.dispatch import Report
     from cronlease.triggers.health import HealthCheck
+    from cronlease.triggers.report import Report
 
 _ROUTES = {
     "/": ("POST",),
@@ -72,15 +72,15 @@ class HttpTrigger:
         self._health: HealthCheck | None = None
 
     def say_served(self, address: str) -> None:
-        """Says once what this process serves: at its start where that can be known, else at the first request."""
+        """Logs once what this process serves: at its start if that is known by then, else at the first request."""
         logs.configure(self._settings.log_level)
         self._said_served = True
         names = list(self._jobs())
         function = self._main or ", ".join(names)
         others = [name for name in names if self._main not in (None, name)]
         more = f" (POST /run-due also runs {', '.join(others)})" if others else ""
-        said = f"Serving {function}{more} at {address} on {described(self._settings)}"
-        logs.log(logging.INFO, said, action="serving_started", function=function)
+        text = f"Serving {function}{more} at {address} on {described(self._settings)}"
+        logs.log(logging.INFO, text, action="serving_started", function=function)
 
     async def answer(self, scope: Scope, receive: Receive) -> Answer:
         """Never raises: whatever happens, the caller gets one JSON sentence and the log gets the rest."""
@@ -129,7 +129,7 @@ class HttpTrigger:
         if job is not None:
             with process.work():
                 outcome = await self._hit(job, scope, receive, request_id)
-            return json_answer(outcome.as_json(), request_id, outcome.http_status)
+            return outcome_answer(outcome)
         if path == "/run-due":
             with process.work():
                 report = await self._run_due(scope, receive)
@@ -143,21 +143,26 @@ class HttpTrigger:
         return json_answer({"ready": True}, request_id)
 
     def _jobs(self) -> Mapping[str, Job]:
-        """Looked up for each request: a host may mount us before it has imported what is to run."""
+        """Looked up for each request: a host may mount us before it has imported the functions."""
         if self._names is None:
             return registry.jobs()
         return {name: job for name, job in registry.jobs().items() if name in self._names}
 
     def _job_at(self, root: str, path: str) -> Job | None:
-        """The function at that path, None where it is one of our own paths. Raises Refused where there is nothing."""
+        """The function at that path; None if it is one of our own paths. Raises Refused if there is nothing."""
         if path != "/" and path in _ROUTES:
             return None
-        jobs = {name: job for name, job in self._jobs().items() if job.has_row}
-        if path == "/" and self._main is None and len(jobs) != 1:
-            count = "several functions are" if jobs else "no function is"
-            raise Refused(404, "not_found", f"{count} served here: POST {root}/<function>")
-        job = jobs.get(path[1:] or self._main or next(iter(jobs)))
-        if job is None:
+        jobs = self._jobs()
+        name = path[1:] or self._main
+        if name is None:
+            names = [name for name, job in jobs.items() if job.has_row]
+            if len(names) != 1:
+                several = f"several functions are served here: POST {root}/<function>"
+                none = f"no function is served here: {root}/status shows the schedules"
+                raise Refused(404, "not_found", several if names else none)
+            name = names[0]
+        job = jobs.get(name)
+        if job is None or not job.has_row:
             paths = ", ".join(root + path for path in _ROUTES)
             raise Refused(404, "not_found", f"there is nothing at this path: the paths are {paths}")
         return job
@@ -183,7 +188,8 @@ class HttpTrigger:
         return await run_once(job, hit, database, self._settings, request_id=request_id, jobs=jobs)
 
     async def _run_due(self, scope: Scope, receive: Receive) -> "Report":
-        from cronlease.triggers.dispatch import Dispatcher, Report
+        from cronlease.triggers.dispatch import Dispatcher
+        from cronlease.triggers.report import Report
 
         if (reason := reason_to_skip(scope)) is not None:
             return Report(reason=reason)
@@ -198,7 +204,7 @@ class HttpTrigger:
         return await Dispatcher(self._jobs(), database, self._settings).run_due()
 
     async def _status(self, scope: Scope, receive: Receive, request_id: UUID) -> Answer:
-        """In JSON, or as a page for a browser, which has forms."""
+        """The status in JSON, or for a browser as a page, which has forms."""
         from cronlease.triggers.status import Status, is_for_browser
 
         status = Status(self._settings, self._database, self._admit, self._jobs)
@@ -219,7 +225,7 @@ class HttpTrigger:
         return json_answer(health.as_json(with_names=with_names), request_id, health.http_status)
 
     def move(self, settings: Settings) -> None:
-        """From now on with these settings: for tests, whose database is not there when a function is declared."""
+        """Switches to these settings: for tests, whose database is not there when a function is declared."""
         self._settings, self._database, self._admit = settings, OwnDatabase(settings), guard(settings)
         self._browser = None
         self._said_served, self._health = True, None

@@ -42,10 +42,10 @@ def lease(
             ...
             async with run.commit() as conn: ...
 
-    Raises Skipped without running the block where it does not get the lease. Without `every` or `cron` it is due
+    Raises Skipped without running the block if it does not get the lease. Without `every` or `cron` it is due
     whenever it is free, and the name of a function's schedule is refused, a ValueError. When the lease is lost or the
-    time is up an async block is cancelled, and a plain one learns it from run.check(); leaving either then raises
-    LeaseLost or TimeIsUp. A block's own error fails the run and is raised on."""
+    time is up, an async block is cancelled, and a plain one learns of it from run.check(); leaving either then raises
+    LeaseLost or TimeIsUp. A block's own error fails the run and is passed on."""
     return Held(name, load(), force=force, lease=lease, every=every, cron=cron, time_zone=time_zone)
 
 
@@ -59,12 +59,12 @@ def job_of(
     cron: str | None,
     time_zone: str | None,
 ) -> Job:
-    """A job that is declared nowhere, with a row of its name. Raises ValueError, one sentence. Without a cadence free
-    means go, also after a failure; run-due and the worker leave such a row alone."""
+    """A job that is declared nowhere, with a row of its name. Raises ValueError, one sentence. Without a cadence
+    it may run whenever it is free, even after a failure; run-due and the worker leave such a row alone."""
     try:
         check_new_name(name)
     except ValueError as error:
-        raise ValueError(f"a lease needs a name, and {name!r} is none: {error}") from None
+        raise ValueError(f"a lease needs a name, and {name!r} is not one: {error}") from None
     cadence = cadence_of(settings, every, cron, time_zone)
     return Job.of(
         function,
@@ -105,7 +105,7 @@ class Held:
         try:
             await asyncio.wait(either, return_when=FIRST_COMPLETED)
         except asyncio.CancelledError as error:
-            # A run that was granted just now ends; one that was not is not asked for any more.
+            # A run that was granted just now ends; one that was not is no longer asked for.
             self._left.set_result(error)
             if not self._entered.done():
                 self._task.cancel()
@@ -121,7 +121,7 @@ class Held:
         try:
             await asyncio.shield(self._task)
         except asyncio.CancelledError:
-            # Ours, on its way when the block was left.
+            # Our own cancellation, on its way when the block was left.
             if not self._stopped or self._owner.uncancel():
                 raise
             await asyncio.shield(self._task)
@@ -153,7 +153,7 @@ class Held:
         self._conclude(error)
 
     def _begin(self) -> str:
-        """Where the database is. Raises Skipped where nobody needs to be asked."""
+        """Where the database is. Raises Skipped if that is clear without asking it."""
         if self._owner is not None or self._thread is not None:
             raise RuntimeError("a lease is entered once: call cronlease.lease() again")
         logs.configure(self._settings.log_level)
@@ -198,12 +198,12 @@ class Held:
             return self._entered.result()
         outcome = self._ended.result()
         if outcome.hint is not None:
-            # Who reads it has called Python, not HTTP.
+            # Whoever reads it has called Python, not HTTP.
             outcome = outcome._replace(hint=outcome.hint.replace('send {"force": true}', "pass force=True"))
         raise Skipped(outcome)
 
     def _conclude(self, error: BaseException | None) -> None:
-        """Raises what became of the run, unless it is well or the block says more itself."""
+        """Raises what went wrong with the run, unless the block raises its own error."""
         outcome = self._ended.result()
         ours = error is None or (self._stopped and isinstance(error, asyncio.CancelledError))
         if outcome.failed is None or not ours:

@@ -1,7 +1,7 @@
 """ID tokens that we verify ourselves: issuer, audience, signature, expiry, and an address on the list.
 
-The issuer's keys are kept for an hour. A token with a key that is not among them makes us ask again, but not more
-often than once a minute, or every five seconds while there are none: a stranger cannot make us ask.
+The issuer's keys are kept for an hour. A token with an unknown key makes us ask again, but at most once a minute, or
+every five seconds while we have no keys: a stranger cannot make us ask more often.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from cronlease.settings import Settings
 _KEEP_KEYS_SECONDS = 3600.0
 _ASK_AGAIN_SECONDS = 60.0
 _WITHOUT_KEYS_SECONDS = 5.0
-# Of one asking in all, and of one step of it.
+# The limits of one request as a whole, and of one step of it.
 _ANSWER_SECONDS = 5.0
 _STEP_SECONDS = 2.0
 _MOST_KEY_BYTES = 1024 * 1024
@@ -43,7 +43,7 @@ class Keys:
         self._lock = asyncio.Lock()
 
     async def get(self, key_id: str) -> jwt.PyJWK | None:
-        """Raises OSError while no keys could be had at all."""
+        """Raises OSError if no keys could be fetched at all."""
         if key_id not in self._keys or self._age() > _KEEP_KEYS_SECONDS:
             async with self._lock:
                 if self._age() > self._patience(key_id):
@@ -69,7 +69,7 @@ class Keys:
                 self._keys = await asking.keys
         except Exception as error:
             self._trouble = str(error) or f"no answer within {_ANSWER_SECONDS:g} s"
-            sentence = f"The issuer's keys could not be had from {self._url}: {self._trouble}"
+            sentence = f"The issuer's keys could not be fetched from {self._url}: {self._trouble}"
             log(logging.ERROR, f"{sentence}; check CRONLEASE_OIDC_KEYS_URL", action="keys_failed")
         finally:
             asking.give_up()
@@ -92,9 +92,9 @@ class _Asking(threading.Thread):
         try:
             keys = self._fetch()
         except Exception as error:
-            self._tell(self.keys.set_exception, error)
+            self._settle(self.keys.set_exception, error)
         else:
-            self._tell(self.keys.set_result, keys)
+            self._settle(self.keys.set_result, keys)
         finally:
             if self._socket is not None:
                 self._socket.close()
@@ -106,14 +106,14 @@ class _Asking(threading.Thread):
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _tell(self, set_keys: Callable[[Any], None], found: Any) -> None:
-        def tell() -> None:
+    def _settle(self, set_keys: Callable[[Any], None], result: Any) -> None:
+        def settle() -> None:
             if not self.keys.done():
-                set_keys(found)
+                set_keys(result)
 
-        # Nobody waits any more when the loop is closed.
+        # If the loop is closed, nobody waits any more.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(tell)
+            self._loop.call_soon_threadsafe(settle)
 
     def _fetch(self) -> dict[str, jwt.PyJWK]:
         opener = urllib.request.build_opener(*_handlers(self._connected))
@@ -122,7 +122,7 @@ class _Asking(threading.Thread):
         return {key.key_id: key for key in keys if key.key_id}
 
     def _connected(self, connection: socket.socket) -> None:
-        # A handle of our own: TLS takes the connection's away.
+        # Our own handle: TLS takes over the connection's.
         before, self._socket = self._socket, connection.dup()
         if before is not None:
             before.close()
@@ -131,7 +131,7 @@ class _Asking(threading.Thread):
 
 
 def _handlers(connected: Callable[[socket.socket], None]) -> tuple[urllib.request.BaseHandler, ...]:
-    """urllib's own, except that `connected` is told of each connection before anything is read from it."""
+    """urllib's own, except that they call `connected` with each connection before anything is read from it."""
 
     class Plain(http.client.HTTPConnection):
         def connect(self) -> None:
@@ -159,7 +159,7 @@ class IdTokens:
         self._audience = settings.oidc_audience
         self._emails = {email.lower() for email in settings.oidc_emails}
         issuer = settings.oidc_issuer
-        # Google writes its own both ways.
+        # Google writes its issuer both ways.
         self._issuers = [issuer, issuer.removeprefix("https://")]
         self._keys = Keys(settings.oidc_keys_url)
         self._bearer = bearer
@@ -189,7 +189,7 @@ class IdTokens:
         try:
             key = await self._keys.get(key_id)
         except OSError:
-            raise self._refusal("the issuer's keys cannot be had right now: try again", 503) from None
+            raise self._refusal("the issuer's keys cannot be fetched right now: try again", 503) from None
         if key is None:
             raise self._refusal("the token is signed with a key that its issuer does not have")
         return key
@@ -208,9 +208,9 @@ class IdTokens:
         except jwt.ExpiredSignatureError:
             raise self._refusal("the token has expired: send a new one") from None
         except jwt.InvalidAudienceError:
-            raise self._refusal("the token is for another audience than CRONLEASE_OIDC_AUDIENCE") from None
+            raise self._refusal("the token's audience is not CRONLEASE_OIDC_AUDIENCE") from None
         except jwt.InvalidIssuerError:
-            raise self._refusal("the token is from another issuer than CRONLEASE_OIDC_ISSUER") from None
+            raise self._refusal("the token's issuer is not CRONLEASE_OIDC_ISSUER") from None
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             raise self._refusal("the token cannot be verified: its signature or its claims are wrong") from None
         return claims

@@ -1,4 +1,4 @@
-"""Reads a request into a Hit: at most 64 KiB, JSON by content whatever its type says, strict types.
+"""Reads a request into a Hit: at most 64 KiB, JSON whatever the content type says, strict types.
 
 What a caller can get wrong is answered in one sentence that names the field, before anything is touched.
 """
@@ -23,13 +23,13 @@ _HEADER_LENGTH = 500
 _SPAWNED = spawn_guard.HEADER.lower().encode()
 _FIELD_LENGTH = 50
 
-# As ASGI has them.
+# As ASGI defines them.
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class Refused(Exception):
-    """The request is not one of ours; the text tells the caller what to send instead."""
+    """A request that is not accepted; the text tells the caller what to send instead."""
 
     def __init__(
         self, http_status: int, reason: str, sentence: str, *, headers: dict[str, str] | None = None
@@ -58,10 +58,10 @@ def not_allowed(method: str, path: str, allowed: Sequence[str]) -> Refused:
 
 
 def reason_to_skip(scope: Scope) -> SkipReason | None:
-    """Why a hit is not even looked at."""
+    """Why a hit is skipped without being read; None if it is not."""
     if process.draining:
         return SkipReason.SHUTTING_DOWN
-    marks = (value.decode("latin-1") for name, value in scope["headers"] if name == _SPAWNED)
+    marks = [value.decode("latin-1") for name, value in scope["headers"] if name == _SPAWNED]
     if spawn_guard.is_spawned() or any(map(spawn_guard.is_marked, marks)):
         return SkipReason.SPAWNED
     return None
@@ -69,13 +69,14 @@ def reason_to_skip(scope: Scope) -> SkipReason | None:
 
 def is_vercel(scope: Scope) -> bool:
     """Whether it is a GET of Vercel's cron, by what it says of itself."""
+    if scope["method"] != "GET":
+        return False
     headers: dict[bytes, bytes] = dict(scope["headers"])
-    by_name = headers.get(b"user-agent", b"").startswith(b"vercel-cron/")
-    return scope["method"] == "GET" and (by_name or b"x-vercel-cron-schedule" in headers)
+    return headers.get(b"user-agent", b"").startswith(b"vercel-cron/") or b"x-vercel-cron-schedule" in headers
 
 
 async def read_hit(scope: Scope, receive: Receive) -> Hit:
-    """What was asked for, and who says so. Raises Refused."""
+    """What was asked for, and by which trigger. Raises Refused."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
     delivery = _delivery(_text(headers.get(b"x-cronlease-delivery"), longest=MOST_BYTES))
     if is_vercel(scope):
@@ -88,7 +89,7 @@ async def read_hit(scope: Scope, receive: Receive) -> Hit:
         return _event(headers, body)
     fields = _validated(given) if given else {}
     if b"x-cloudscheduler" in headers:
-        # Its own name: in a header that a person has set there it would be the same for each slot.
+        # Its own slot names the delivery: a header that a person set there would be the same for every slot.
         job_name = _text(headers.get(b"x-cloudscheduler-jobname"))
         slot = _text(headers.get(b"x-cloudscheduler-scheduletime"))
         return Hit.of_slot("cloud_scheduler", job_name, slot, **fields)
@@ -107,14 +108,14 @@ def _event(headers: dict[bytes, bytes], body: bytes) -> Hit:
 
 
 def _delivery(name: str | None) -> str | None:
-    """Refused where it is too long: cut, two of them could be the same."""
+    """Refuses a name that is too long: if names were cut, two could become the same."""
     if name and len(name) > _HEADER_LENGTH:
         raise Refused(400, "bad_request", f"the name of a delivery has at most {_HEADER_LENGTH} characters")
     return name or None
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
-    """All of it. Raises Refused where it is too large or too slow."""
+    """The whole body. Raises Refused if it is too large or too slow."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
     # From HTTP/2 on neither header is needed for a body.
@@ -130,13 +131,13 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
             while not is_all:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Refused(400, "bad_request", "the caller hung up before the body was there")
+                    raise Refused(400, "bad_request", "the caller hung up before the body arrived")
                 body += message.get("body", b"")
                 is_all = not message.get("more_body", False)
                 if len(body) > MOST_BYTES:
                     raise too_large
     except TimeoutError:
-        sentence = f"the body did not arrive within {_BODY_SECONDS:g} s: send all of it at once"
+        sentence = f"the body did not arrive within {_BODY_SECONDS:g} s: send it in one piece"
         raise Refused(408, "body_too_slow", sentence, headers={"Connection": "close"}) from None
     return body
 

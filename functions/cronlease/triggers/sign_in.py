@@ -1,4 +1,4 @@
-"""What a browser proves with: who signed in, and that a form is one of ours.
+"""How a browser proves that somebody signed in, and that a form is one of ours.
 
 The sign-in cookie holds an expiry and its HMAC, keyed by the token that was given: a token that is taken away takes
 its cookies with it. The cookie of the forms holds a random text that each form repeats.
@@ -53,7 +53,7 @@ def check_form(scope: Scope, given: str) -> None:
 
 
 def check_origin(scope: Scope) -> None:
-    """Raises Refused where another site, or another port of this machine, sent the form. A proxy may replace the Host
+    """Raises Refused if another site, or another port of this machine, sent the form. A proxy may replace the Host
     and not the Origin, so what the browser itself says of the two comes first."""
     values = {name: value.decode("latin-1").lower() for name, value in scope["headers"]}
     site, origin = values.get(b"sec-fetch-site"), values.get(b"origin", "")
@@ -63,14 +63,14 @@ def check_origin(scope: Scope) -> None:
 
 
 def cookies(scope: Scope) -> dict[str, str]:
-    found: SimpleCookie = SimpleCookie()
+    jar: SimpleCookie = SimpleCookie()
     for name, value in scope["headers"]:
         if name == b"cookie":
             try:
-                found.load(value.decode("latin-1"))
+                jar.load(value.decode("latin-1"))
             except CookieError:
                 continue
-    return {name: morsel.value for name, morsel in found.items()}
+    return {name: morsel.value for name, morsel in jar.items()}
 
 
 def set_cookie(scope: Scope, root: str, name: str, value: str, seconds: int | None = None) -> tuple[bytes, bytes]:

@@ -1,6 +1,6 @@
-"""GET /status and /status/<name> in JSON, and what their page shares with that.
+"""GET /status and /status/<name> in JSON, and what the page shares with that.
 
-The page is browser.py's, and made in page/: neither is imported before a browser asks for it.
+browser.py answers with the page, which is made in page/: neither is imported before a browser asks for it.
 """
 
 import logging
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOTHING_YET = "there is nothing here yet: the first hit, or `cronlease migrate`, makes the tables"
-NO_SCHEDULES = "there are no schedules yet: the first hit at a function makes its schedule"
+NOTHING_YET = "there is nothing here yet: the first hit, or `cronlease migrate`, creates the tables"
+NO_SCHEDULES = "there are no schedules yet: the first hit at a function creates its schedule"
 _FORM = b"application/x-www-form-urlencoded"
 
 
@@ -59,7 +59,7 @@ class Status:
         return json_answer({"ok": True, **document}, request_id)
 
     async def ask(self, question: Coroutine[Any, Any, T]) -> T:
-        """The answer, in the time that a hit's question has. Raises Refused where it cannot be had."""
+        """The answer, within the time limit of a hit's question. Raises Refused if there is none."""
         try:
             return await within(self.settings.limits().acquire, question)
         except SchemaMissing:
@@ -70,13 +70,13 @@ class Status:
             raise Refused(503, "schedule_read_error", sentence) from trouble
 
     async def _all(self, scope: Scope) -> dict[str, Any]:
-        # Args may be anybody's secret.
+        # Args may hold secrets.
         query = read_refresh_status(args=is_checked(self.settings, scope))
         try:
-            found = await self.ask(self.asked(query))
+            document = await self.ask(self.asked(query))
         except SchemaMissing:
             return {"schedules": [], "runs": [], "hint": NOTHING_YET}
-        return found if found["schedules"] else {**found, "hint": NO_SCHEDULES}
+        return document if document["schedules"] else {**document, "hint": NO_SCHEDULES}
 
     async def _one(self, scope: Scope, name: str) -> dict[str, Any]:
         from cronlease.explain.sentences import sentences
@@ -91,7 +91,7 @@ class Status:
         return await self.database.get().ask(query)
 
     async def details(self, name: str, runs: int, *, args: bool) -> "Details":
-        """Raises Refused, also where there is no such schedule."""
+        """Raises Refused, also if there is no such schedule."""
         from cronlease.explain.read import read_details
 
         async def asked() -> "Details | None":
@@ -100,10 +100,10 @@ class Status:
             except NotPermitted:
                 return await self.database.get().ask(read_details(name, runs, args=args, backends=False))
 
-        found = await self.ask(asked())
-        if found is None:
+        details = await self.ask(asked())
+        if details is None:
             raise unknown(name)
-        return found
+        return details
 
 
 def is_for_browser(scope: Scope) -> bool:
@@ -115,7 +115,7 @@ def is_for_browser(scope: Scope) -> bool:
 
 
 def name_in(scope: Scope) -> str | None:
-    """The schedule that was asked for: in the path, or as ?name= where a path cannot hold it."""
+    """The schedule that was asked for: in the path, or as ?name= if a path cannot hold it."""
     _, path = place(scope)
     if path != "/status":
         return path.removeprefix("/status/").replace("\0", "")
@@ -132,4 +132,4 @@ def query_of(scope: Scope) -> dict[str, str]:
 
 
 def unknown(name: str) -> Refused:
-    return Refused(404, "not_found", f'there is no schedule named "{name[:200]}": GET /status shows those there are')
+    return Refused(404, "not_found", f'there is no schedule named "{name[:200]}": GET /status lists them all')

@@ -1,5 +1,5 @@
-"""The kinds of feed there are. A new one that is JSON is a .toml file in presets/; any other one is a module beside
-this one and a line below."""
+"""The kinds of feed. To add one: for JSON a .toml file in presets/, for anything else a module here and a line
+below."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""How a feed writes its times: as ISO 8601, as a count since 1970, or in a format of its own. Pure."""
+"""The formats of times in feeds: ISO 8601, a count since 1970, or a strptime format. Pure."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def date_format(written: str) -> str:
-    """The date format, when there is such a one; ValueError says which there are."""
+    """The date format if it is valid; otherwise a ValueError that names the valid ones."""
     if written in _WORDS:
         return written
     try:
@@ -28,7 +28,7 @@ def date_format(written: str) -> str:
 
 
 def moment(value: Any, written: str) -> Any:
-    """The time in UTC, or Unusable. What ISO 8601 covers is handed on as it is: the opening reads that itself."""
+    """The time in UTC, or Unusable. Returns ISO 8601 texts as they are: sanitize reads those."""
     if (
         value is None
         or written == ISO
@@ -41,17 +41,17 @@ def moment(value: Any, written: str) -> Any:
     try:
         time = datetime.strptime(value.strip(), "%Y-%m-%d" if written == DATE else written)
     except (ValueError, AttributeError):
-        return Unusable(f"is no time written as {written}")
+        return Unusable(f"is not a time written as {written}")
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def _counted(value: Any, unit: timedelta) -> datetime | Unusable:
     if isinstance(value, str) and value.strip().isdecimal():
         value = float(value)
-    # Not isinstance: True is an int, too.
+    # Not isinstance, since True is an int.
     if type(value) not in (int, float):
-        return Unusable("is no number")
+        return Unusable("is not a number")
     try:
         return _EPOCH + unit * float(value)
     except (OverflowError, ValueError):
-        return Unusable("is no time")
+        return Unusable("is not a time")

@@ -1,6 +1,6 @@
 """How many ids of one feed came more than once, and how many of them on more than one page. Pure.
 
-Exact except for a chance of 2^-64 per pair, at eight bytes an id: a feed of a million takes 8 MB, and a set of its
+Exact except for a chance of 2^-64 per pair, at eight bytes an id: a feed of a million takes 8 MB, where a set of its
 ids would take a hundred.
 """
 
@@ -10,8 +10,8 @@ _PARTS = 256
 
 
 class Duplicates:
-    """The ids of one feed, told apart by their hashes, in parts that are small enough to become sets. `within_pages`
-    counts those that came again on the same page."""
+    """The hashes of a feed's ids, in parts small enough to become sets. `within_pages` counts ids that came again on
+    the same page."""
 
     def __init__(self) -> None:
         self._parts = [array("q") for _ in range(_PARTS)]
@@ -31,5 +31,5 @@ class Duplicates:
             self._page_begins_at[number] = len(part)
 
     def count(self) -> int:
-        """How many ids had been added before."""
+        """How many of the added ids had been added before."""
         return sum(len(part) - len(set(part)) for part in self._parts)

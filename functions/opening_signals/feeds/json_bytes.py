@@ -1,8 +1,8 @@
-"""Makes bytes fit for ijson, whose C parser gives up a whole document for what only one item need be given up for,
-and which a number of more than 4300 digits makes crash.
+"""Prepares bytes for ijson, whose C parser rejects a whole document for a fault of a single item, and crashes on a
+number of more than 4300 digits.
 
-Bytes that are not UTF-8 and halves of surrogate pairs become a mark, which `spoiled` turns into a lone surrogate in
-the finished text: from there it is taken out when the item becomes an opening.
+Bytes that are not UTF-8 and halves of surrogate pairs become a mark, which `unmarked` turns into a lone surrogate in
+the finished text. That is removed when the item becomes an opening.
 """
 
 import codecs
@@ -11,10 +11,10 @@ from typing import Any
 
 from opening_signals.errors import FeedError
 
-_MARK = "\ufdd0"  # no character, and none ever: nobody writes it, and who does loses it as well
+_MARK = "\ufdd0"  # will never be a character; a feed that uses it loses it
 _MARKED = re.compile(r"\ufdd0|\\u[fF][dD][dD]0")
 _MOST_DIGITS = 4000
-# Tried only where the digits begin: else many long numbers would take the square of their length.
+# Matches only where the digits begin; otherwise long numbers would take quadratic time.
 _ENDLESS = re.compile(rb"(?<![0-9])[0-9]{%d}" % _MOST_DIGITS)
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?P<half>[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.S
@@ -22,7 +22,7 @@ _ESCAPE = re.compile(
 _HIGH = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _LONGEST_ESCAPE = 12  # a pair of surrogates
 _LONGEST_TEXT = 1024**2
-# What may stand between two values. The parser does not keep it.
+# Bytes between two values, which the parser does not keep.
 _GAP = b" \t\r\n,:"
 _END_OF_TEXT = re.compile(rb'\\.|(")', re.S)
 
@@ -30,7 +30,7 @@ codecs.register_error("opening_signals.mark", lambda error: (_MARK, error.end)) 
 
 
 class Cleaner:
-    """Takes the bytes as they arrive and gives back those that ijson may have. `marked` once there was a mark."""
+    """Cleans the bytes as they arrive. `marked` is true from the first mark on."""
 
     def __init__(self) -> None:
         self.marked = False
@@ -53,15 +53,15 @@ class Cleaner:
 
 
 class LongTexts:
-    """Takes the rest of a text out that is too long: the parser keeps a whole text in memory before it tells of it.
-    Whatever holds such a text must be given up."""
+    """Removes the rest of a text that is too long: the parser keeps a text in memory until it is complete. The item
+    with such a text must be given up."""
 
     def __init__(self) -> None:
         self._waited = 0
         self._in_text = False
 
     def cut(self, cleaned: bytes) -> tuple[bytes, bool]:
-        """The bytes to be parsed, which begin outside of an escape, and whether some were taken out."""
+        """The bytes to parse, and whether some were removed. `cleaned` begins outside an escape."""
         if self._waited <= _LONGEST_TEXT:
             return cleaned, False
         for match in _END_OF_TEXT.finditer(cleaned):
@@ -70,7 +70,7 @@ class LongTexts:
         return b"", True
 
     def note(self, parsed: bytes, *, progress: bool) -> None:
-        """Without progress the parser is still inside of the value that these bytes belong to."""
+        """Without progress the parser is still inside the value that these bytes belong to."""
         if progress:
             self._waited, self._in_text = 0, False
             return
@@ -80,13 +80,13 @@ class LongTexts:
             raise FeedError(f"went on for more than {_LONGEST_TEXT // 1024**2} MiB without a value")
 
 
-def spoiled(value: Any) -> Any:
-    """The value with every mark a lone surrogate."""
+def unmarked(value: Any) -> Any:
+    """The value with a lone surrogate for every mark."""
     return value.replace(_MARK, "\udcff") if isinstance(value, str) else value
 
 
 def _end_of_whole_escapes(text: str) -> int:
-    """Where to cut so that neither an escape nor a pair of them is torn. The text begins outside of both."""
+    """Where to cut without splitting an escape or a pair of them. The text begins outside both."""
     place = text.find("\\", max(len(text) - _LONGEST_ESCAPE + 1, 0))
     if place < 0:
         return len(text)
@@ -97,7 +97,7 @@ def _end_of_whole_escapes(text: str) -> int:
 
 
 def _outside(text: str, place: int) -> int:
-    """The place of a backslash, or the one before when that makes it an escaped one."""
+    """The place of a backslash, or of the one before it if that one escapes it."""
     before = place - len(text[:place].rstrip("\\"))
     return place - before % 2
 

@@ -1,4 +1,4 @@
-"""The JSON feeds: read as they stream, by what their spec says. The presets are the .toml files in presets/."""
+"""Reads JSON feeds as they stream, as their spec describes them. The presets are the .toml files in presets/."""
 
 import tomllib
 from collections.abc import Mapping
@@ -9,33 +9,33 @@ import ijson
 
 from opening_signals.errors import EmptyFeedError, FeedError, Unusable
 from opening_signals.feeds.dates import moment
-from opening_signals.feeds.json_bytes import Cleaner, LongTexts, spoiled
+from opening_signals.feeds.json_bytes import Cleaner, LongTexts, unmarked
 from opening_signals.feeds.json_items import Items
 from opening_signals.feeds.kind import Reader, fields_of
 from opening_signals.feeds.model import Opening, Source
 from opening_signals.feeds.spec import Expression, Feed, evaluate
 
 PRESETS = Path(__file__).with_name("presets")
-# What ijson raises on bytes that are no JSON; the last when an exponent is too large even for a Decimal.
+# ijson raises these for invalid JSON, the last for an exponent that is too large even for a Decimal.
 _BROKEN = (ijson.JSONError, ValueError, ArithmeticError)
 
 
 class JsonKind:
-    """A preset, or without one the kind `json`, of which every source says for itself what it is."""
+    """A preset, or without one the kind `json`, whose sources describe their feeds themselves."""
 
     accept = "application/json, application/feed+json"
 
     def __init__(self, preset: Mapping[str, Any] | None = None) -> None:
         self.preset = {name: value for name, value in (preset or {}).items() if name != "address"}
         self.address: str = (preset or {}).get("address", "")
-        # A preset may leave to the source what differs from feed to feed.
+        # An incomplete preset leaves fields that differ from feed to feed to the source.
         self.is_complete = {"external_id", "title"} <= self.preset.get("fields", {}).keys()
         self._feed = Feed.model_validate(self.preset) if self.is_complete else None
 
     def spec(self, source: Source) -> Feed:
         spec = source.feed or self._feed
         if spec is None:
-            raise FeedError("nobody said where its items and their fields are")
+            raise FeedError("its items and fields are not configured")
         return spec
 
     def reader(self, source: Source, url: str) -> "JsonReader":
@@ -46,11 +46,11 @@ class JsonKind:
 
     def opening(self, item: Any, source: Source, repairs: list[str]) -> Opening | None:
         spec = self.spec(source)
-        item = fields_of(item, "is no object")
+        item = fields_of(item, "is not an object")
         if spec.skip and _is_skipped(spec.skip, item):
             return None
         fields = spec.fields.of(item)
-        # Not isinstance: True is an int, too.
+        # Not isinstance, since True is an int.
         if type(fields["external_id"]) is int:
             fields["external_id"] = str(fields["external_id"])
         if source.organization:
@@ -61,7 +61,7 @@ class JsonKind:
 
 
 class JsonReader(Reader):
-    """Reads one page with ijson, pushed."""
+    """Reads one page with ijson."""
 
     def __init__(self, spec: Feed, url: str, *, first: bool) -> None:
         self._spec = spec
@@ -82,7 +82,7 @@ class JsonReader(Reader):
         if spec.marker and spec.marker not in self._items.values:
             raise FeedError(f"its JSON has no `{spec.marker}`")
         if not self._count and not self._may_be_empty:
-            raise EmptyFeedError("it has no items, as a board has that is not there")
+            raise EmptyFeedError("it has no items, like a board that does not exist")
         return items
 
     @property
@@ -105,11 +105,11 @@ class JsonReader(Reader):
             if final:
                 self._parser.close()
         except _BROKEN:
-            raise FeedError("it is not JSON, or cut off") from None
+            raise FeedError("it is not JSON, or it is cut off") from None
         events = self._events
         self._texts.note(cleaned, progress=bool(events))
         if self._cleaner.marked:
-            events = [(event, spoiled(value)) for event, value in events]
+            events = [(event, unmarked(value)) for event, value in events]
         items = self._items.take(events)
         self._events.clear()
         self._count += len(items)
@@ -119,11 +119,11 @@ class JsonReader(Reader):
 def _is_skipped(rule: Expression, item: Any) -> bool:
     answer = evaluate(rule.find, item)
     if isinstance(answer, Unusable):
-        # Whether it is meant to be shown is not known.
+        # Nobody knows whether the item should be shown.
         raise ValueError(f"skip: {answer.why}")
     return answer is True
 
 
 def presets() -> dict[str, JsonKind]:
-    """The kinds that are but data, by name."""
+    """The kinds that are only data, by name."""
     return {path.stem: JsonKind(tomllib.loads(path.read_text(encoding="utf-8"))) for path in PRESETS.glob("*.toml")}

@@ -1,4 +1,4 @@
-"""Builds the items of a JSON document from ijson's events, one at a time, and keeps watched values beside them."""
+"""Builds the items of a JSON document from ijson's events, one at a time, and keeps watched values outside them."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -9,7 +9,7 @@ from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE
 
 Event = tuple[str, Any]
 _DEEPEST = 500
-# No path that a spec can name has a longer part, and no address of a next page is longer.
+# No path in a spec has a longer part, and no address of a next page is longer.
 _LONGEST_NAME = 200
 _LONGEST_VALUE = 2000
 _STARTS = {"start_map": dict, "start_array": list}
@@ -17,8 +17,8 @@ _ENDS = ("end_map", "end_array")
 
 
 class Items:
-    """The items at a prefix as ijson writes it, such as `jobs.item`. `listed` once the list that holds them began;
-    `values` has those of the watched paths outside of the items that are there and not null."""
+    """The items at a prefix in ijson's notation, such as `jobs.item`. `listed` is true once their list has begun;
+    `values` has the values of the watched paths outside the items that exist and are not null."""
 
     def __init__(self, prefix: str, watched: Iterable[str]) -> None:
         self.listed = False
@@ -33,7 +33,7 @@ class Items:
         self._skipped = 0  # how many containers are open of an item that cost too much
 
     def take(self, events: Iterable[Event]) -> list[Any]:
-        """The items that these events completed, and TOO_LARGE for each that was given up."""
+        """The items that these events complete, and TOO_LARGE for each that was given up."""
         done: list[Any] = []
         coming = iter(events)
         if self._skipped:
@@ -41,7 +41,7 @@ class Items:
         elif self._open:
             self._build(coming, done)
         for event, value in coming:
-            if self._is_item(event, value):
+            if self._advance(event, value):
                 if event in _STARTS:
                     self._open.append(_STARTS[event]())
                     self._left = MOST_COST
@@ -51,12 +51,12 @@ class Items:
         return done
 
     def give_up(self) -> None:
-        """Forgets the item that is being built, if there is one, and skips the rest of it."""
+        """Drops the item that is being built, if any, and skips the rest of it."""
         self._skipped = self._skipped or len(self._open)
         self._open.clear()
 
-    def _is_item(self, event: str, value: Any) -> bool:
-        """Follows the document outside of the items; true when an item begins here."""
+    def _advance(self, event: str, value: Any) -> bool:
+        """Follows the document outside the items; true when an item begins here."""
         path = self._path
         if event in _ENDS:
             path.pop()
@@ -78,12 +78,12 @@ class Items:
             self.listed = True
         name = self._watched.get(tuple(self._path))
         if name is not None and event != "null":
-            # Of a container only that it is one: a reader that wants a text or a number must see that it is neither.
+            # Of a container only its type: the reader must see that it is neither a text nor a number.
             is_long = isinstance(value, str) and len(value) > _LONGEST_VALUE
             self.values[name] = _STARTS[event]() if event in _STARTS else [] if is_long else value
 
     def _build(self, coming: Iterator[Event], done: list[Any]) -> None:
-        """Goes on with the item until it is complete or the events are used up. The hot loop of a large feed."""
+        """Continues the item until it is complete or the events are used up. The hot loop of a large feed."""
         inside, key, left = self._open, self._key, self._left
         top = inside[-1]
         for event, value in coming:
@@ -123,7 +123,7 @@ class Items:
         self._key, self._left = key, left
 
     def _skip(self, coming: Iterator[Event], done: list[Any]) -> None:
-        """Goes on to the end of an item of which nothing is kept."""
+        """Continues to the end of an item that was given up."""
         for event, _ in coming:
             if event in _STARTS:
                 self._skipped += 1
@@ -135,10 +135,10 @@ class Items:
 
 
 def _plain(value: Any) -> Any:
-    """A number as the standard library reads it, not as ijson does."""
+    """A number as the standard library reads it: ijson makes a Decimal."""
     return float(value) if type(value) is Decimal else value
 
 
 def _digits(number: float) -> int:
-    """About how many bytes a number takes beyond those of any value."""
+    """About how many bytes a number takes beyond NODE."""
     return number.bit_length() // 8 if type(number) is int else 0

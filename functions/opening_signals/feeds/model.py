@@ -1,6 +1,6 @@
-"""What a source and an opening are, and when an opening counts as changed. Pure.
+"""A source and an opening, and when an opening counts as changed. Pure.
 
-What cannot be stored never becomes an Opening, so that one bad item cannot fail a whole COPY.
+An item that cannot be stored never becomes an Opening, so that one bad item cannot fail a whole COPY.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def _printable(value: str) -> str:
 
 
 def _reachable(value: str) -> str:
-    """The value is not repeated: an address may hold a secret."""
+    """The error does not repeat the value: an address may hold a secret."""
     try:
         parts = urlsplit(value)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -42,15 +42,15 @@ def _string(longest: int) -> Any:
     return StringConstraints(strip_whitespace=True, min_length=1, max_length=longest, pattern=_STORABLE)
 
 
-# Source and external_id make the primary key: at four bytes a character, both together still fit an index entry.
+# Source and external_id are the primary key: at four bytes a character, both together still fit an index entry.
 Name = Annotated[str, _string(100), AfterValidator(_printable)]
 MaybeText = Annotated[Annotated[str, _string(sanitize.LONGEST_TEXT)] | None, BeforeValidator(_blank_is_none)]
 Address = Annotated[str, _string(sanitize.LONGEST_LINK), AfterValidator(_reachable)]
 
 
 class Source(BaseModel):
-    """One [[source]] of the sources file, its short keys already made an address. Feed is what the file says of a
-    JSON feed; without it, it is what the kind's preset says."""
+    """One [[source]] of the sources file, with an address in place of its short keys. `feed` describes a JSON feed;
+    without it the kind's preset does."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -63,8 +63,8 @@ class Source(BaseModel):
 
 
 class Opening(NamedTuple):
-    """What a feed says of one opening, fit to be stored. A bare tuple, in the order of the staging table's columns:
-    there may be very many of them. Made by `of`, which is what makes it fit."""
+    """One opening, made storable by `of`. A bare tuple in the order of the staging table's columns: there may be very
+    many of them."""
 
     external_id: str
     title: str
@@ -93,8 +93,8 @@ class Opening(NamedTuple):
         department: Any = None,
         remote: Any = None,
     ) -> "Opening":
-        """The opening with these fields and the item as its payload, all made fit to be stored; `repairs` gets a
-        reason for each thing that had to be. ValueError when it has no usable id or title."""
+        """The opening with these fields and the item as its payload. Each repair adds its reason to `repairs`. Raises
+        ValueError without a usable id or title."""
         repairs = [] if repairs is None else repairs
         key = sanitize.key(external_id)
         shown = (
@@ -111,13 +111,13 @@ class Opening(NamedTuple):
 
 
 def content_hash(*shown: str | datetime | bool | None) -> bytes:
-    """Equal exactly when all that is shown is equal: none of it holds a NUL, and none of it is an empty text."""
+    """Equal exactly when all shown fields are equal: none of them holds a NUL, and none is an empty text."""
     parts = ("" if part is None else part if isinstance(part, str) else _written(part) for part in shown)
     return hashlib.sha256("\0".join(parts).encode()).digest()
 
 
 def payload_hash(payload: str) -> bytes:
-    """Boards touch their items every day: a payload is kept up to date, and is no part of the content."""
+    """Apart from the content hash: boards touch their items every day, and a new payload is not a change."""
     return hashlib.blake2b(payload.encode(), digest_size=16).digest()
 
 

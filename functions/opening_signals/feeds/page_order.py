@@ -1,8 +1,8 @@
-"""Whether the pages of one reading fit together. Pure; items are known by hashes.
+"""Whether the pages of one reading fit together. Pure; items are identified by hashes.
 
-A board may change between two requests: what is withdrawn from a page that was read already draws the next page's
-first items into it, where nobody sees them. A page that was asked to begin with the last item of the page before it,
-and does, shows that nothing moved. Where that cannot be asked, a second reading that is equal page by page shows it.
+A board may change between two requests: when an item disappears from a page that was read already, the first items of
+the next page move to that page and are missed. To detect this, a page is requested so that it begins with the last
+item of the page before it (an anchor). Where that is impossible, a second reading has to be equal page by page.
 """
 
 MOVED = "its items moved between its pages while it was read"
@@ -11,9 +11,9 @@ RESTLESS = "its items moved between its pages from one reading to the next"
 
 
 class PageOrder:
-    """The pages of one reading in their order. `doubt` says why items may be missing, if so; `total` is the largest
-    that any page said, since some vendors say 0 on later pages; `is_anchored` while each page was checked against the
-    one before it. `items` counts those of the page, the repeated one included."""
+    """The pages of one reading in their order. `doubt` says why items may be missing; `total` is the largest of any
+    page, since some vendors say 0 on later pages; `is_anchored` while each page was checked against the one before
+    it. `items` counts those of the current page, the anchor included."""
 
     def __init__(self) -> None:
         self.doubt: str | None = None
@@ -30,7 +30,7 @@ class PageOrder:
 
     @property
     def adds_nothing(self) -> bool:
-        """The page had at most the item that it was asked to begin with."""
+        """Whether the page had at most its anchor."""
         return self._is_checked and self.items <= 1
 
     @property
@@ -39,7 +39,7 @@ class PageOrder:
         return tuple(self._pages)
 
     def begin(self, *, anchored: bool) -> None:
-        """A page begins, anchored when it was asked to begin with the last item of the page before."""
+        """A page begins; anchored if it should begin with the last item of the page before."""
         self._awaited = self._last if anchored else None
         self._is_checked = anchored
         if self._pages and not anchored:
@@ -48,13 +48,13 @@ class PageOrder:
         self._page = self.items = 0
 
     def give_up_anchors(self) -> None:
-        """The server does not begin where it is asked to: that says nothing about its items."""
+        """The server does not begin pages where it is asked to: a missing anchor means nothing."""
         self.is_anchored = False
         if self.doubt == MOVED:
             self.doubt = None
 
     def note(self, item: int) -> bool:
-        """Notes the next item of the page; whether it is the one that was asked for again."""
+        """Notes the next item of the page; returns whether it is the anchor."""
         begins, self._begins = self._begins, False
         self.items += 1
         if begins and self._awaited is not None:
@@ -67,7 +67,7 @@ class PageOrder:
         return False
 
     def end(self, total: int | None) -> bool:
-        """The page is over; false when it is one that was there before."""
+        """The page is over; returns False if an earlier page was the same."""
         if self._begins and self._awaited is not None:
             self.doubt = MOVED
         if total and self.total and total != self.total:
@@ -80,7 +80,7 @@ class PageOrder:
         return True
 
     def finish(self, items: int, *, repeated: int) -> None:
-        """The reading is over. It had so many different items, and so many ids came on more than one page."""
+        """The reading is over, with this many distinct items and this many ids on more than one page."""
         if repeated:
             self.doubt = self.doubt or REPEATED
         if items < self.total:

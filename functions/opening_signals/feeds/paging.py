@@ -1,6 +1,6 @@
-"""How a feed goes on after its first page. Pure: addresses in, addresses out.
+"""How a feed continues after its first page. Pure: addresses in, addresses out.
 
-A page that cannot be told from the last one ends the feed: whether all of its items came is for others to judge.
+A page that looks like the last one ends the feed; page_order judges whether all items came.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ Path = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Paging(BaseModel, ABC):
-    """`watched` are the paths outside of the items whose values `following` needs."""
+    """`watched` are the paths outside the items whose values `following` needs."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -25,21 +25,21 @@ class Paging(BaseModel, ABC):
         return ()
 
     def first(self, url: str) -> str:
-        """The address with the parameters that make it the first page; those it has already stay."""
+        """The address of the first page: adds parameters, and keeps those that are there already."""
         return url
 
     def total_in(self, values: dict[str, Any]) -> int | None:  # noqa: ARG002
-        """How many items the page says that there are."""
+        """How many items there are, as the page states it."""
         return None
 
     def anchored(self, url: str) -> str | None:  # noqa: ARG002
-        """The address that begins one item before this one; None where that cannot be asked."""
+        """The address that begins one item before this one; None if there is no such address."""
         return None
 
     @abstractmethod
     def following(self, url: str, items: int, values: dict[str, Any], total: int = 0) -> str | None:
-        """The address after this one, which had so many items; None after the last page. `total` is the largest that
-        any page said."""
+        """The address after this one, which had this many items; None after the last page. `total` is the largest
+        that any page stated."""
 
 
 class OnePage(Paging):
@@ -50,7 +50,7 @@ class OnePage(Paging):
 
 
 class ByOffset(Paging):
-    """Until a page is short, or until the total that the feed says."""
+    """Ends at a short page, or at the total that the feed states."""
 
     style: Literal["offset"]
     offset: Parameter = "offset"
@@ -67,12 +67,12 @@ class ByOffset(Paging):
 
     def total_in(self, values: dict[str, Any]) -> int | None:
         total = values.get(self.total) if self.total else None
-        # Not isinstance: True is an int, too.
+        # Not isinstance, since True is an int.
         return total if type(total) is int else None
 
     def anchored(self, url: str) -> str | None:
         offset = _number(url, self.offset, 0)
-        # A page of one item that began one earlier would be the same page for ever.
+        # A page of one item that begins one earlier would be the same page forever.
         if not offset or _number(url, self.limit, self.size) < 2:
             return None
         return with_value(url, self.offset, str(offset - 1))
@@ -91,7 +91,7 @@ class ByOffset(Paging):
 
 
 class ByPage(Paging):
-    """Until a page is empty, or shorter than `size` where that is given."""
+    """Ends at an empty page, or at one shorter than `size` if that is given."""
 
     style: Literal["page"]
     page: Parameter = "page"
@@ -105,7 +105,7 @@ class ByPage(Paging):
 
 
 class ByNextUrl(Paging):
-    """The feed says itself where it goes on; only on its own host."""
+    """The feed names its next page, which must be on the same host."""
 
     style: Literal["next"]
     next: Path
@@ -127,7 +127,7 @@ class ByNextUrl(Paging):
         except ValueError:
             usable = False
         if not usable:
-            raise FeedError("the address of its next page is none")
+            raise FeedError("the address of its next page is invalid")
         if there.hostname != here.hostname or (here.scheme == "https" and there.scheme == "http"):
             raise FeedError("its next page is on another host, or no longer on https")
         if after == url:
@@ -139,7 +139,7 @@ AnyPaging = Annotated[OnePage | ByOffset | ByPage | ByNextUrl, Field(discriminat
 
 
 def with_default(url: str, name: str, value: str) -> str:
-    """The address with this query parameter, unless it has it already."""
+    """The address with this query parameter added, unless it has one already."""
     return url if _values(url, name) else with_value(url, name, value)
 
 

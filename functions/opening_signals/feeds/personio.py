@@ -1,4 +1,4 @@
-"""Personio's XML: all positions under <workzag-jobs>. An unknown company is led to a web page about the vendor."""
+"""Personio's XML: all positions under <workzag-jobs>. An unknown company redirects to a web page of the vendor."""
 
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -30,7 +30,7 @@ class Personio(XmlKind):
 
 
 def _page(source: Source, identity: Any) -> str | None:
-    """The feed has no address for people; it is this one on the same host."""
+    """The feed has no addresses for people; they are on the same host."""
     parts = urlsplit(source.url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}/job/{quote(identity, safe='')}" if identity else None

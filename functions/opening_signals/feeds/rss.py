@@ -13,7 +13,7 @@ from opening_signals.feeds.model import Opening, Source
 from opening_signals.feeds.sanitize import LONGEST_LINK
 from opening_signals.feeds.xml_items import XmlKind, text
 
-# By name: what else stands between such signs may be meant, as in "a<b and c>d" and "List<T>".
+# Only known tags: other text between these signs may be meant, as in "a<b and c>d" and "List<T>".
 _TAG = re.compile(
     r"</?(?:(p|div|br|li|[uo]l|h[1-6]|t[drh])|a|abbr|big|cite|code|del|em|font|img|ins|mark|small|span|strike|strong|su[bp]"
     r"|[biqsu])(?:\s+[\w:-]+=[^<>]*|\s*/?)>",
@@ -42,7 +42,7 @@ class Rss(XmlKind):
 
 
 def _plain(title: Any) -> Any:
-    """Many feeds write their titles in HTML, and nothing in a feed says which."""
+    """Many feeds write titles in HTML, and nothing in a feed says so."""
     if not isinstance(title, str) or not ("<" in title or "&" in title):
         return title
     without = _TAG.sub(lambda tag: " " if tag[1] else "", title)
@@ -50,7 +50,7 @@ def _plain(title: Any) -> Any:
 
 
 def _link(value: Any) -> str | None:
-    """RSS has the address as the text, Atom as an attribute, and several that are told apart by another one."""
+    """RSS has the address as text. Atom has it as an attribute, and distinguishes several links by another one."""
     for link in value if isinstance(value, list) else [value]:
         if isinstance(link, dict) and "@href" in link:
             if link.get("@rel", "alternate") == "alternate":
@@ -62,16 +62,16 @@ def _link(value: Any) -> str | None:
 
 def _joined(base: str, link: str) -> str | Unusable:
     if len(link) > LONGEST_LINK:
-        # Not joined: the standard library would keep it in a cache.
+        # Not joined: the standard library would cache it.
         return link
     try:
         return urljoin(base, link)
     except ValueError:
-        return Unusable("is no address")
+        return Unusable("is not an address")
 
 
 def _posted(item: dict[str, Any]) -> datetime | str | Unusable | None:
-    """An Atom entry must say when it was updated and may say when it was published."""
+    """An Atom entry must have `updated` and may have `published`."""
     written = text(item.get("pubDate"))
     if not written:
         others: list[str | None] = [text(item.get(name)) for name in ("published", "dc:date", "updated")]
@@ -79,5 +79,5 @@ def _posted(item: dict[str, Any]) -> datetime | str | Unusable | None:
     try:
         return parsedate_to_datetime(written)
     except Exception:
-        # Not ValueError alone: the parser of the standard library trips over its own feet on some texts.
-        return Unusable("is no time as RFC 822 writes it")
+        # Not only ValueError: the standard library's parser itself fails on some texts.
+        return Unusable("is not an RFC 822 time")

@@ -1,7 +1,7 @@
-"""Makes the fields of one opening fit to be stored. Pure; knows nothing of kinds.
+"""Makes the fields of one opening storable. Pure; knows nothing of kinds.
 
-Only an unusable id or title costs the item: any other field is left out or cut, and the reason is noted. An id is
-never repaired: two that differ must not become one.
+An item is rejected only for an unusable id or title: any other field is left out or cut, and the reason is noted. An
+id is never repaired: two that differ must not become one.
 """
 
 import json
@@ -15,15 +15,15 @@ from opening_signals.errors import Unusable
 LONGEST_KEY = 500
 LONGEST_TEXT = 1000
 LONGEST_LINK = 2000
-BROKEN_TEXT = "text: characters that are none were taken out"
+BROKEN_TEXT = "text: invalid characters were removed"
 _DEEPEST = 100
 _LONGEST_PAYLOAD = 1_000_000
 _YEARS = range(1970, 2101)
-# Postgres has no NUL in text or jsonb, and no half of a surrogate pair.
+# Postgres stores neither NUL nor half a surrogate pair, in text or jsonb.
 _BROKEN = re.compile("[\0\ud800-\udfff]")
-# An escaped NUL, and not the end of an escaped backslash.
+# An escaped NUL, not the end of an escaped backslash.
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-# No other scheme: whoever shows the opening makes a link of it.
+# No other scheme: readers turn it into a link.
 _LINK = re.compile(r"(?i:https?)://[^\s/?#][^\s]*")
 _YES = ("true", "yes", "remote", "fully_remote", "telecommute")
 _NO = ("false", "no", "on-site", "onsite", "on_site", "hybrid", "office")
@@ -35,9 +35,9 @@ def key(value: Any) -> str:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise ValueError("external_id: is missing")
     if not isinstance(value, str):
-        raise ValueError(f"external_id: {_why(value, 'is no text and no whole number')}")
+        raise ValueError(f"external_id: {_why(value, 'is neither a text nor a whole number')}")
     if _is_broken(value):
-        raise ValueError("external_id: holds characters that are none")
+        raise ValueError("external_id: holds invalid characters")
     stripped: str = value.strip()
     if len(stripped) > LONGEST_KEY:
         raise ValueError(f"external_id: is longer than {LONGEST_KEY} characters")
@@ -45,9 +45,9 @@ def key(value: Any) -> str:
 
 
 def title(value: Any, repairs: list[str]) -> str:
-    """The title; ValueError when there is none."""
+    """The title; ValueError when it is missing."""
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"title: {_why(value, 'is no text')}")
+        raise ValueError(f"title: {_why(value, 'is not a text')}")
     shown = text("title", value, repairs)
     if shown is None:
         raise ValueError("title: is missing")
@@ -59,7 +59,7 @@ def text(name: str, value: Any, repairs: list[str]) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        _leave_out(name, _why(value, "is no text"), repairs)
+        _leave_out(name, _why(value, "is not a text"), repairs)
         return None
     value = _whole(value, repairs).strip()
     if len(value) > LONGEST_TEXT:
@@ -69,17 +69,17 @@ def text(name: str, value: Any, repairs: list[str]) -> str | None:
 
 
 def link(value: Any, repairs: list[str]) -> str | None:
-    """An address for people. Never repaired: half of one leads elsewhere."""
+    """An address for people. Never repaired: half an address leads elsewhere."""
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        why = _why(value, "is no text")
+        why = _why(value, "is not a text")
     elif _is_broken(value := value.strip()):
-        why = "holds characters that are none"
+        why = "holds invalid characters"
     elif len(value) > LONGEST_LINK:
         why = f"is longer than {LONGEST_LINK} characters"
     elif value and not _LINK.fullmatch(value):
-        why = "is no http or https address"
+        why = "is not an http or https address"
     else:
         return value or None
     _leave_out("url", why, repairs)
@@ -87,13 +87,13 @@ def link(value: Any, repairs: list[str]) -> str | None:
 
 
 def moment(value: Any, repairs: list[str]) -> datetime | None:
-    """A time, or one as ISO 8601 writes it, in UTC, and UTC where it says no zone."""
+    """A datetime or an ISO 8601 text as UTC. A time without a zone is read as UTC."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
         time = value if isinstance(value, datetime) else datetime.fromisoformat(value.strip())
     except (ValueError, AttributeError):
-        _leave_out("posted_at", _why(value, "is no time as ISO 8601 writes it"), repairs)
+        _leave_out("posted_at", _why(value, "is not an ISO 8601 time"), repairs)
         return None
     if time.year not in _YEARS:
         _leave_out("posted_at", f"is not in the years {_YEARS[0]} to {_YEARS[-1]}", repairs)
@@ -102,7 +102,7 @@ def moment(value: Any, repairs: list[str]) -> datetime | None:
 
 
 def flag(name: str, value: Any, repairs: list[str]) -> bool | None:
-    """Yes, no, or not said: a truth value, or one of the words that feeds have for it."""
+    """Yes, no or unknown: a boolean, or one of the words that feeds use for it."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -113,8 +113,8 @@ def flag(name: str, value: Any, repairs: list[str]) -> bool | None:
 
 
 def payload(item: Any, repairs: list[str]) -> str:
-    """The item as JSON, keys sorted. What jsonb cannot hold is taken out of it; of an item that nobody should want
-    to hold, nothing is kept."""
+    """The item as JSON with sorted keys, without what jsonb cannot hold; `{}` for an item that is too large or too
+    deep."""
     try:
         return canonical(item)
     except ValueError:
@@ -127,34 +127,34 @@ def payload(item: Any, repairs: list[str]) -> str:
 
 
 def canonical(item: Any) -> str:
-    """The item as JSON, keys sorted; ValueError for what jsonb cannot hold or nobody should want to."""
+    """The item as JSON with sorted keys; ValueError if jsonb cannot hold it, or if it is too large or too deep."""
     try:
         text = _encode(item)
         text.encode()
     except UnicodeEncodeError:
         raise ValueError("holds a lone surrogate or is not UTF-8") from None
     except ValueError:
-        raise ValueError("holds a number that is none") from None
+        raise ValueError("holds NaN or an infinity") from None
     except RecursionError:
         raise ValueError("is nested too deep") from None
     if len(text) > _LONGEST_PAYLOAD:
         raise ValueError("is too large")
     if "\\u0000" in text and _ESCAPED_NUL.search(text):
         raise ValueError("holds a NUL")
-    # Counting brackets is cheap and mostly enough; only a suspect is walked.
+    # Counting brackets is cheap and mostly enough; only then is the item walked.
     if text.count("{") + text.count("[") > _DEEPEST and _is_deeper(item, _DEEPEST):
         raise ValueError("is nested too deep")
     return text
 
 
 def _repaired(item: Any, repairs: list[str], depth: int) -> Any:
-    """The item without the texts' broken characters, and null for NaN and infinity."""
+    """The item with the invalid characters of its texts removed, and null for NaN and infinity."""
     if depth > _DEEPEST:
         raise ValueError("is nested too deep")
     if isinstance(item, str):
         return _whole(item, repairs)
     if isinstance(item, float) and not math.isfinite(item):
-        _note("payload: held a number that is none", repairs)
+        _note("payload: held NaN or an infinity", repairs)
         return None
     if isinstance(item, list):
         return [_repaired(each, repairs, depth + 1) for each in item]
@@ -178,7 +178,7 @@ def _is_deeper(item: Any, levels: int) -> bool:
 
 
 def _is_broken(value: str) -> bool:
-    # Whatever is broken is not printable, and that is known without a search.
+    # Invalid characters are not printable, and isprintable() is faster than a search.
     return not value.isprintable() and _BROKEN.search(value) is not None
 
 
@@ -190,7 +190,7 @@ def _whole(value: str, repairs: list[str]) -> str:
 
 
 def _note(reason: str, repairs: list[str]) -> None:
-    """Once for an item, however often it has it."""
+    """Notes a reason once per item."""
     if reason not in repairs:
         repairs.append(reason)
 

@@ -1,4 +1,4 @@
-"""What is to be known of a JSON feed: data, not code. A preset says it for a vendor, a user for their own."""
+"""The description of a JSON feed: data, not code. Presets describe vendors' feeds, users their own."""
 
 import re
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from opening_signals.errors import Unusable
 from opening_signals.feeds.dates import ISO, date_format
 from opening_signals.feeds.paging import AnyPaging, OnePage, Path, with_default
 
-# Most paths are as plain as this, and walking them is five times faster than JMESPath, with the same result.
+# Most paths are this plain, and walking them is five times faster than JMESPath, with the same result.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _NO_FIT = Unusable("its JMESPath does not fit the item")
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A JMESPath, ready to be used."""
+    """A compiled JMESPath."""
 
     text: str
     find: Callable[[Any], Any] = field(repr=False, compare=False)
@@ -35,12 +35,12 @@ def _expression(text: Any) -> Any:
     try:
         compiled = jmespath.compile(text)
     except JMESPathError as error:
-        raise ValueError(f"is no JMESPath: {str(error).partition(chr(10))[0]}") from None
+        raise ValueError(f"is not a JMESPath: {str(error).partition(chr(10))[0]}") from None
     return Expression(text, _walk(text.split(".")) if _PLAIN.fullmatch(text) else compiled.search)
 
 
 def _walk(names: list[str]) -> Callable[[Any], Any]:
-    """JMESPath has null where there is no such name, and where there are no names at all."""
+    """Like JMESPath, finds null for a missing name and in a value without names."""
 
     def find(item: Any) -> Any:
         for name in names:
@@ -54,20 +54,20 @@ def _walk(names: list[str]) -> Callable[[Any], Any]:
 
 def _prefix(text: str) -> str:
     if text.split(".")[-1] != "item" or "" in text.split("."):
-        raise ValueError("must be where the items are as ijson writes it: jobs.item, or item when all is one list")
+        raise ValueError("must be a path in ijson's notation: jobs.item, or item when the document is one list")
     return text
 
 
 def evaluate(find: Callable[[Any], Any], item: Any) -> Any:
-    """What the expression finds in the item, or Unusable. The values of the item are not repeated in it."""
+    """The result of the expression on the item, or Unusable, whose text repeats no values of the item."""
     try:
         return find(item)
     except Exception:
-        # What a function of JMESPath raises on values that it was not meant for is not to be foreseen.
+        # Functions of JMESPath may raise anything on unexpected values.
         return _NO_FIT
 
 
-# Written as its text: two sources are the same when they say the same.
+# Serialized as its text: two sources are the same when their texts are.
 JMESPath = Annotated[Expression, BeforeValidator(_expression), PlainSerializer(lambda expression: expression.text)]
 
 
@@ -86,7 +86,7 @@ class Fields(BaseModel):
     remote: JMESPath | None = None
 
     def of(self, item: Any) -> dict[str, Any]:
-        """What the item says of each; Unusable where an expression does not fit it."""
+        """The value of each field; Unusable where an expression does not fit the item."""
         return {name: evaluate(find, item) for name, find in self._finders}
 
     @cached_property
@@ -95,9 +95,8 @@ class Fields(BaseModel):
 
 
 class Feed(BaseModel):
-    """Marker is a path outside of the items that must be there, beside the list of the items itself. Query are the
-    parameters that every address of the feed needs. May_be_empty is false where an unknown board answers as an
-    empty one does."""
+    """`marker` is a path outside the items that must exist, besides the list of items. `query` are the parameters
+    that every address of the feed needs. `may_be_empty` is false if an unknown board answers like an empty one."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 

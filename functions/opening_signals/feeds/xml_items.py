@@ -1,6 +1,6 @@
-"""Reads an XML feed as it streams and turns each item into plain data. The standard library's expat does it.
+"""Reads an XML feed as it streams, with the standard library's expat, and turns each item into plain data.
 
-Nothing is declared and nothing is fetched: a document type ends the feed, so that there is no entity but XML's own.
+A document type fails the feed, so that there are no entities but XML's own and nothing else is fetched.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from opening_signals.feeds.kind import MOST_COST, NODE, TOO_LARGE, Reader
 from opening_signals.feeds.model import Source
 
 _DEEPEST = 100
-# Expat keeps a tag or a comment in memory until it is complete, and every name that it has seen until the end.
+# Expat keeps a tag or a comment in memory until it is complete, and every name until the end.
 _LONGEST_TAG = 256 * 1024
 _MOST_NAMES = 2000
 _MOST_OF_NAMES = 200_000
 _MOST_PIECES = 1000
-# What expat raises on bytes that are no XML; the last two when it does not know their encoding.
+# Expat raises these for invalid XML, the last two for an unknown encoding.
 _BROKEN = (expat.ExpatError, ValueError, LookupError)
 
 
@@ -33,12 +33,12 @@ class _Element:
 
     def write(self, text: str) -> None:
         if len(self.pieces) == _MOST_PIECES:
-            # A comment after every letter makes each of them a piece.
+            # With a comment after every letter, each letter is a piece.
             self.pieces = ["".join(self.pieces)]
         self.pieces.append(text)
 
     def add(self, name: str, value: Any) -> None:
-        """A name that comes again makes a list of its values."""
+        """A repeated name gets a list of its values."""
         if name not in self.data:
             self.data[name] = value
         elif isinstance(self.data[name], list):
@@ -47,7 +47,7 @@ class _Element:
             self.data[name] = [self.data[name], value]
 
     def value(self) -> Any:
-        """A text where there is nothing but text; else attributes, elements and text, each by name."""
+        """A text if there is only text; otherwise attributes, elements and text by name."""
         text = "".join(self.pieces).strip()
         if not self.data:
             return text
@@ -55,8 +55,8 @@ class _Element:
 
 
 class XmlKind:
-    """A kind of feed that is XML on one page. `places` are where the items may be, from the root down; `version`
-    changes with the code of `opening`."""
+    """A kind of XML feed, on one page. `places` are the paths of the items, from the root down; `version` changes
+    with the code of `opening`."""
 
     accept = "application/xml, text/xml"
     address = ""
@@ -71,7 +71,7 @@ class XmlKind:
 
 
 class XmlReader(Reader):
-    """A name has its prefix only where its namespace is not the root's."""
+    """Names keep their prefix only if their namespace is not the root's."""
 
     def __init__(self, places: Iterable[tuple[str, ...]]) -> None:
         self._places = {place[0]: place for place in places}
@@ -81,9 +81,9 @@ class XmlReader(Reader):
         self._path: list[str] = []
         self._open: list[_Element] = []
         self._left = MOST_COST  # what the item may still cost
-        self._skipping = False  # inside of an item that cost too much
+        self._skipping = False  # inside an item that cost too much
         self._done: list[Any] = []
-        self._names: dict[str, str] = {}  # plain, by what expat calls them
+        self._names: dict[str, str] = {}  # plain names by expat's names
         self._declared: set[tuple[str | None, str | None]] = set()
         self._of_names = 0
         self._fed = 0
@@ -91,7 +91,7 @@ class XmlReader(Reader):
 
     def end(self) -> list[Any]:
         items = self.push(b"", final=True)
-        # The parser and its handlers, which are ours, hold each other.
+        # Breaks the reference cycle between the parser and its handlers.
         del self._parser
         if not self._listed:
             raise FeedError(f"its XML has no <{self._place[-2]}>")
@@ -113,7 +113,7 @@ class XmlReader(Reader):
         try:
             self._parser.Parse(piece, final)
         except _BROKEN:
-            raise FeedError("it is not XML, or cut off") from None
+            raise FeedError("it is not XML, or it is cut off") from None
         self._fed += len(piece)
         if self._fed - self._parser.CurrentByteIndex > _LONGEST_TAG:
             raise FeedError(f"its XML has a tag or a comment of more than {_LONGEST_TAG // 1024} KiB")
@@ -121,7 +121,7 @@ class XmlReader(Reader):
         return done
 
     def _refuse(self, *_: Any) -> None:
-        raise FeedError("its XML has a document type, which no feed needs")
+        raise FeedError("its XML has a document type, which feeds do not need")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._place:
@@ -150,7 +150,7 @@ class XmlReader(Reader):
         self._place = self._places[name]
 
     def _plain(self, name: str) -> str:
-        """Expat gives a name as `namespace name prefix`, without the last when it is the default namespace."""
+        """Expat writes a name as `namespace name prefix`, without the prefix in the default namespace."""
         plain = self._names.get(name)
         if plain is None:
             uri, *local = name.split(" ")
@@ -196,7 +196,7 @@ class XmlReader(Reader):
 
 
 def text(value: Any) -> Any:
-    """The text of an element's value, of the first one where there are several; None when it has none."""
+    """The text of an element's value, or of the first of several; None without a text."""
     if isinstance(value, list):
         value = value[0]
     return value.get("#text") if isinstance(value, dict) else value

@@ -1,1 +1,1 @@
-"""Fetches pages, within bounds and only from where a source may lead. Knows nothing of what is in them."""
+"""Fetches pages, within bounds and only from allowed addresses. Knows nothing of their content."""

@@ -1,7 +1,7 @@
-"""Fetches the pages of one source. Knows nothing of what is in them.
+"""Fetches the pages of one source. Knows nothing of their content.
 
-Whatever goes wrong is a FeedError. Its text never holds the address, which may hold a secret. The time limit is
-the caller's: a time-out per read would let a source that sends a byte a second go on for ever.
+Every failure is a FeedError. Its text never holds the address, which may hold a secret. The caller limits the time: a
+time-out per read would let a source that sends a byte a second go on forever.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 import httpx2
@@ -23,19 +24,18 @@ from opening_signals.http.hosts import LONGEST_REST, Host
 
 # Seconds before the second and the third attempt, at least.
 BACKOFF = (0.5, 2.0)
-# A longer wait is not believed.
-_LONGEST_REST = 86_400.0
-# So often a host may ask for a short wait before one page is given up.
+# A longer wait is cut to this.
+_LONGEST_WAIT = 86_400.0
+# How often a host may ask for a short wait before a page is given up.
 _MOST_RESTS = 10
 MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _LONGEST_VALIDATOR = 1000
 _LONGEST_TURN = 0.05
-_HEADERS = {"User-Agent": "cronlease-opening-signals/0.1", "Accept-Encoding": "gzip"}
 
 
 class Validators(NamedTuple):
-    """The version of a page as its source names it. Sent again, an unchanged page costs one 304."""
+    """The version of a page as its source names it. Sent with the next request, an unchanged page costs one 304."""
 
     etag: str | None = None
     last_modified: str | None = None
@@ -45,19 +45,19 @@ class Validators(NamedTuple):
         return cls(headers.get("etag"), headers.get("last-modified")).usable()
 
     def usable(self) -> "Validators":
-        """Without those that cannot be stored or sent."""
+        """Drops those that cannot be stored or sent."""
         return Validators(*(value if value and _is_sendable(value) else None for value in self))
 
     def headers(self) -> dict[str, str]:
-        named = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
-        return {name: value for name, value in named.items() if value}
+        named = (("If-None-Match", self.etag), ("If-Modified-Since", self.last_modified))
+        return {name: value for name, value in named if value}
 
 
 _NONE = Validators()
 
 
 class _RetryableError(Exception):
-    """This attempt failed, the next one may not. The text is fit for a FeedError; `wait` is how long to leave it."""
+    """This attempt failed, the next may succeed. The text is fit for a FeedError; `wait` is in seconds."""
 
     def __init__(self, text: str, wait: float = 0, *, is_silent: bool = False) -> None:
         super().__init__(text)
@@ -66,7 +66,7 @@ class _RetryableError(Exception):
 
 
 class Page:
-    """A page that was answered: a 200 that is not a web page, or a 304, which has no chunks."""
+    """An answered page: a 200 that is not a web page, or a 304, which has no chunks."""
 
     def __init__(self, response: httpx2.Response, validators: Validators) -> None:
         self.status = response.status_code
@@ -78,11 +78,11 @@ class Page:
         self._first = b""
 
     async def begin(self) -> None:
-        """Reads the first piece, while the request can still be made again."""
+        """Reads the first piece, while the request can still be repeated."""
         self._first = await anext(self._rest, b"")
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The decoded body, once, in pieces that are neither tiny nor large."""
+        """The decoded body in pieces that are neither tiny nor large. Can be read once."""
         try:
             if self._first:
                 yield self._first
@@ -112,7 +112,7 @@ class Page:
                         yield bytes(gathered)
                         gathered.clear()
                 if clock() - began > _LONGEST_TURN:
-                    # What was read at once may be thousands of tiny chunks: other tasks need a turn.
+                    # One read may return thousands of tiny chunks: other tasks need a turn.
                     await asyncio.sleep(0)
                     began = clock()
         body.end()
@@ -120,13 +120,21 @@ class Page:
             yield bytes(gathered)
 
 
+def _user_agent() -> str:
+    try:
+        return f"cronlease-opening-signals/{version('cronlease')}"
+    except PackageNotFoundError:
+        # Copied, not installed: a request needs no version.
+        return "cronlease-opening-signals"
+
+
 def client() -> httpx2.AsyncClient:
     """One client for all sources of a run; the caller closes it."""
-    # They would write whole addresses to the log, with whatever secret is in them.
+    # They would log whole addresses, with the secrets in them.
     for name in ("httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.WARNING)
     return httpx2.AsyncClient(
-        headers=_HEADERS,
+        headers={"User-Agent": _user_agent(), "Accept-Encoding": "gzip"},
         follow_redirects=False,
         trust_env=False,
         transport=network.Transport(),
@@ -143,8 +151,8 @@ async def get(
     validators: Validators = _NONE,
     host: Host | None = None,
 ) -> Page:
-    """The page at that address, tried again while nothing of it has been handed out. The caller bounds the time, and
-    closes the page. What the host says about waiting is kept in `host`, and holds for all of its sources."""
+    """The page at that address, with retries until its first piece has come. The caller limits the time and closes
+    the page. `host` keeps how long the host asked to wait, which holds for all of its sources."""
     return await _Request(http, source, accept, validators.usable(), host or Host()).ask(url)
 
 
@@ -165,23 +173,23 @@ class _Request:
             try:
                 return await self._attempt(url)
             except _RetryableError as error:
-                wait, rests = min(error.wait, _LONGEST_REST), rests + bool(error.wait)
+                wait, rests = min(error.wait, _LONGEST_WAIT), rests + bool(error.wait)
                 self._host.rest(wait)
                 if wait > LONGEST_REST:
-                    said = f"{error} and asks to wait for more than {LONGEST_REST:.0f} s"
-                    raise FeedError(said, wait=wait) from None
+                    raise FeedError(
+                        f"{error} and asks to wait for more than {LONGEST_REST:.0f} s", wait=wait
+                    ) from None
                 if rests > _MOST_RESTS or not (wait or delays):
                     raise FeedError(str(error), is_silent=error.is_silent) from None
-                # Who says how long to wait is asked again as often as that takes, within reason.
+                # A host that says how long to wait is asked again, up to _MOST_RESTS times.
                 least = 0.0 if wait else delays.pop(0)
             await asyncio.sleep(least * random.uniform(1, 1.5))  # noqa: S311
 
     async def _rest(self) -> None:
-        """Waits until the host may be asked; again, since it may have asked another for more meanwhile."""
+        """Waits until the host may be asked. Checks again after that: the host may have asked for more meanwhile."""
         while seconds := self._host.rests():
             if seconds > LONGEST_REST:
-                said = f"its host asked to be left alone for {seconds:.0f} s"
-                raise FeedError(said, wait=seconds, is_asked=False)
+                raise FeedError(f"its host asked to be left alone for {seconds:.0f} s", wait=seconds, is_asked=False)
             await asyncio.sleep(seconds)
 
     async def _attempt(self, url: str) -> Page:
@@ -192,7 +200,7 @@ class _Request:
         except network.TooMuchError as error:
             raise FeedError(str(error)) from None
         except network.TIMEOUTS as error:
-            # Not tried again: whoever waits for a host that hangs keeps others waiting.
+            # Not retried: waiting for a host that hangs delays others.
             raise FeedError(network.why(error), is_silent=True) from None
         except network.ERRORS as error:
             raise _RetryableError(network.why(error), is_silent=network.is_silent(error)) from None
@@ -200,7 +208,7 @@ class _Request:
             raise FeedError("its address, or one it redirects to, cannot be used") from None
 
     async def _follow(self, url: httpx2.URL) -> Page:
-        # The file vouches for the host that it names, and not for where that one leads.
+        # allow_private covers the host in the file, not the hosts that it redirects to.
         private = httpx2.URL(self._source.url).host if self._source.allow_private else None
         for _ in range(MOST_REDIRECTS + 1):
             if url.scheme not in ("http", "https") or not url.host or (url.port or 80) > 65535:
@@ -244,7 +252,7 @@ def _is_sendable(value: str) -> bool:
 
 
 def _retry_after(text: str) -> float:
-    """The seconds that the header asks for, given as a number or as a time; 0 when it makes no sense."""
+    """The seconds that the header asks for, given as a number or as a time; 0 when it is invalid."""
     try:
         if text.isdecimal():
             return float(text)

@@ -1,10 +1,10 @@
-"""What a run knows of one host: how many of its sources are being fetched, whether it answers, and until when it
+"""The state of one host in a run: how many of its sources are being fetched, whether it answers, and until when it
 asked to be left alone. Knows nothing of what is fetched."""
 
 import asyncio
 from urllib.parse import urlsplit
 
-# So many fetches in a row without an answer, and the host is left alone for the rest of the run.
+# After this many fetches in a row without an answer the host is left alone for the rest of the run.
 MOST_SILENT = 3
 # A host that asks for a longer rest, in seconds, is not waited for.
 LONGEST_REST = 30.0
@@ -24,23 +24,23 @@ class Host:
 
     @property
     def is_left_alone(self) -> bool:
-        """Not asked any more in this run, or for so long that it need not be waited for."""
+        """Whether it is down, or asked for a rest that is too long to wait for."""
         return self.is_down or self.rests() > LONGEST_REST
 
     def end(self, *, is_silent: bool) -> None:
-        """A fetch is over; silent when nothing answered, or nothing came of it in time."""
+        """A fetch is over; silent when nothing answered, or not in time."""
         self._silent = self._silent + 1 if is_silent else 0
 
     def rest(self, seconds: float) -> None:
-        """The host asked to be left alone for so long."""
+        """The host asked to be left alone for this long."""
         self._rests_until = max(self._rests_until, asyncio.get_running_loop().time() + seconds)
 
     def rests(self) -> float:
-        """For how many seconds it is to be left alone."""
+        """How many seconds it is still to be left alone."""
         return max(0.0, self._rests_until - asyncio.get_running_loop().time())
 
 
 def host_of(url: str) -> str:
-    """Which host an address leads to, with its port: two servers on one machine are two hosts."""
+    """The host of an address with its port: two servers on one machine are two hosts."""
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"

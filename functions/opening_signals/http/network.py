@@ -1,7 +1,7 @@
-"""Connects, and only to where a source may lead. Knows nothing of sources, redirects or what is fetched.
+"""Connects, and only to allowed addresses. Knows nothing of sources, redirects or what is fetched.
 
-A host is resolved here, each of its addresses is checked, and the connection is made to a checked address, not to the
-name: a resolver that would answer otherwise the second time is not asked again. TLS still checks the name.
+Resolves a host, checks each of its addresses, and connects to a checked address, not to the name: a resolver that
+would give another answer the second time is not asked again. TLS still checks the name.
 """
 
 import asyncio
@@ -21,43 +21,43 @@ from opening_signals.http.lookup import resolve as resolve
 ALLOW_PRIVATE = "allow_private"
 TIMEOUTS = (httpcore2.TimeoutException,)
 ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
-# A million items of 400 bytes, sent without compression, take 400 MB. Nothing of it is kept: what is bounded here is
-# the traffic that one answer can cost, with the framing of its chunks.
+# A million items of 400 bytes, sent without compression, take 400 MB. None of it is kept: this bounds the traffic of
+# one answer, chunk framing included.
 MOST_WIRE = 512 * 1024**2
-# Servers send a kilobyte or two, and other readers give up at 8 to 32.
+# Servers send a kilobyte or two, and other clients give up at 8 to 32.
 MOST_HEAD = 64 * 1024
-# Read in small portions: each may hold hundreds of interim answers, and all of them are parsed in one go.
+# Read in small portions: a portion may hold hundreds of interim answers, all parsed in one go.
 _HEAD_PORTION = 8 * 1024
 _MOST_ADDRESSES = 4
 
-# What is_global says differs between the patch releases of Python, so what must not be reached is written down.
+# is_global differs between patch releases of Python, so the forbidden networks are listed here.
 _REFUSED = [
     ipaddress.ip_network(text)
     for text in (
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
         *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
         *("203.0.113.0/24", "224.0.0.0/3"),
-        # Looks public, and is the metadata service of a cloud.
+        # Looks public, but is the metadata service of a cloud.
         "168.63.129.16/32",
-        # Of the global unicast addresses: protocol assignments with Teredo, documentation, and 6to4, which like
-        # Teredo has an IPv4 address inside that another machine would connect to.
+        # Of the global unicast addresses: protocol assignments with Teredo, documentation, and 6to4. Teredo and 6to4
+        # contain an IPv4 address that another machine would connect to.
         *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 ]
-# All else of IPv6 is refused: unique local and link-local, multicast, and what holds an IPv4 address (mapped, NAT64).
+# The rest of IPv6 is refused: unique local, link-local, multicast, and addresses that contain an IPv4 one.
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 
 
 class RefusedError(httpcore2.ConnectError):
-    """The host has no address that may be reached."""
+    """The host has no allowed address."""
 
 
 class TooMuchError(httpcore2.ReadError):
-    """One answer is too long; the text says what of it."""
+    """An answer is too long; the text says which part."""
 
 
 def is_public(text: str) -> bool:
-    """Whether anybody on the internet could have been meant by this address."""
+    """Whether this is an address on the public internet."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -68,16 +68,16 @@ def is_public(text: str) -> bool:
 
 
 def why(error: Exception) -> str:
-    """What went wrong, without the address that is in the texts of others."""
+    """What went wrong, without the address, which the libraries' own texts hold."""
     if isinstance(error, httpcore2.TimeoutException):
         return f"did not answer in time ({type(error).__name__})"
     if not isinstance(error, httpcore2.ConnectError):
         return f"the request failed ({type(error).__name__})"
-    # The pool has taken the cause away, and left the context.
+    # The connection pool drops the cause and keeps the context.
     if isinstance(error.__context__, socket.gaierror | UnicodeError):
         return "the name of its host cannot be resolved"
     if isinstance(error.__context__, SSLError):
-        return "could not connect: its certificate or its TLS is not good"
+        return "could not connect: its certificate or its TLS is invalid"
     return "could not connect"
 
 
@@ -89,13 +89,13 @@ def is_silent(error: Exception) -> bool:
 class Transport(httpx2.AsyncBaseTransport):
     """Sends a request to public addresses only, unless it has the extension ALLOW_PRIVATE. Raises httpcore2's errors.
 
-    Uses no proxy: behind one, the address that was checked is not the one that is reached. Keeps no cookie: sources
-    on one host would be taken for one visitor.
+    Uses no proxy: it could connect to another address than the checked one. Keeps no cookies: sources on one host
+    would look like one visitor.
     """
 
     def __init__(self) -> None:
         context = tls()
-        # Two pools: a connection to a private address must not be found again by a source that may not have it.
+        # Two pools: a source that may not reach private addresses must not reuse a connection to one.
         self._public = _pool(context, _Backend(is_public))
         self._any = _pool(context, _Backend(lambda _: True))
 
@@ -128,12 +128,12 @@ class Transport(httpx2.AsyncBaseTransport):
 
 @cache
 def tls() -> SSLContext:
-    """One for the process: reading all the certificates holds up the loop for a tenth of a second."""
+    """One per process: reading all certificates blocks the loop for a tenth of a second."""
     return httpx2.create_ssl_context()
 
 
 def _pool(context: SSLContext, backend: httpcore2.AsyncNetworkBackend) -> httpcore2.AsyncConnectionPool:
-    # How many are asked at once is the caller's to bound.
+    # The caller limits how many requests run at the same time.
     return httpcore2.AsyncConnectionPool(
         context, max_connections=None, keepalive_expiry=5, http2=False, network_backend=backend
     )
@@ -153,7 +153,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class _Backend(httpcore2.AnyIOBackend):
-    """Connects to an address that the name stands for and that is allowed."""
+    """Connects to an allowed address of the host."""
 
     def __init__(self, allowed: Callable[[str], bool]) -> None:
         self._allowed = allowed
@@ -167,7 +167,7 @@ class _Backend(httpcore2.AnyIOBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         addresses = await self._addresses(host, port, timeout)
-        # A dead address, say of the IPv6 that is not routed, must leave time for the next one.
+        # A dead address, say of IPv6 without a route, must leave time for the next one.
         share = timeout and timeout / len(addresses)
         for address in addresses[:-1]:
             try:
@@ -191,7 +191,7 @@ class _Backend(httpcore2.AnyIOBackend):
 
 
 class _Bounded(httpcore2.AsyncNetworkStream):
-    """Reads no more than one answer may have: the count begins anew with each request."""
+    """Limits the bytes of one answer: the count restarts with each request."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -224,7 +224,7 @@ class _Bounded(httpcore2.AsyncNetworkStream):
         try:
             return _Bounded(await self._stream.start_tls(ssl_context, server_hostname, timeout))
         except BaseException:
-            # Nobody else does so when the handshake is cancelled, and the loop would keep the socket.
+            # Nothing else closes the socket when the handshake is cancelled, and the loop would keep it.
             await self._stream.aclose()
             raise
 

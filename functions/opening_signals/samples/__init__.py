@@ -1,1 +1,1 @@
-"""Sample feeds for the emulator, in their vendors' shapes."""
+"""Sample feeds for the emulator, in their vendors' formats."""

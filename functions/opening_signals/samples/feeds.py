@@ -1,4 +1,4 @@
-"""A local HTTP server with the sample feeds of the demo in their vendors' shapes, whose openings come, change and
+"""A local HTTP server with the sample feeds of the demo, in their vendors' formats. Their openings appear, change and
 close. A feed with validators answers 304 while nothing has changed."""
 
 import hashlib
@@ -19,8 +19,7 @@ _JSON = "application/json; charset=utf-8"
 
 
 class Feed(NamedTuple):
-    """One sample feed: its kind, where it is served, what is written, as what, and whether it can answer 304. The
-    query is what its source asks with."""
+    """One sample feed. Its source asks with `query`; only with `has_validators` it can answer 304."""
 
     kind: str
     organization: str
@@ -31,8 +30,8 @@ class Feed(NamedTuple):
     has_validators: bool = False
 
 
-# What the emulator's sources file lists: no more than are fetched in parallel, so that a run takes one latency, and
-# none whose openings have our port in their addresses, so that a second start does not change them all.
+# No more than are fetched in parallel, so that a run takes one latency. No opening has our port in its address, so
+# that a second start does not change them all.
 FEEDS = {
     "acme": Feed("greenhouse", "Acme", "/v1/boards/acme/jobs", shapes.greenhouse),
     "globex": Feed("greenhouse", "Globex", "/v1/boards/globex/jobs", shapes.greenhouse),
@@ -53,13 +52,12 @@ _NOT_FOUND = Answer(404, _JSON, b'{"status": 404, "error": "Job not found"}')
 
 
 class FeedServer(LoopbackServer):
-    """The first page of each feed takes `latency` seconds. Time passes for the boards from the first request on."""
+    """The first page of each feed takes `latency` seconds. The time of the boards starts with the first request."""
 
-    def __init__(self, *, latency: float, seed: int = 0) -> None:
+    def __init__(self, *, latency: float) -> None:
         super().__init__()
         self._first_asked: float | None = None
         self._latency = latency
-        self._seed = seed
         self._closing = threading.Event()
         self._names = {feed.path: name for name, feed in FEEDS.items()}
 
@@ -68,7 +66,7 @@ class FeedServer(LoopbackServer):
         path.write_text("\n".join(_source(name, FEEDS[name], self.url) for name in names), encoding="utf-8")
 
     def __exit__(self, *error: Any) -> None:
-        self._closing.set()  # answers that wait out their latency are given now
+        self._closing.set()  # answers that wait for their latency are sent now
         super().__exit__(*error)
 
     def answer(self, target: str, etag: str | None) -> Answer:
@@ -77,12 +75,12 @@ class FeedServer(LoopbackServer):
         if name is None:
             return _NOT_FOUND
         feed, query = FEEDS[name], dict(parse_qsl(parts.query))
-        # Not before: however long the function takes to start, its first run sees the same.
+        # Not earlier: the first run sees the same, however long the function takes to start.
         if self._first_asked is None:
             self._first_asked = time.monotonic()
         if is_first_page(query):
             self._closing.wait(self._latency)
-        openings = samples(name, time.monotonic() - self._first_asked, self._seed)
+        openings = samples(name, time.monotonic() - self._first_asked)
         asked = Asked(name, openings, f"{self.url}{parts.path}", query)
         current = _etag(asked) if feed.has_validators else None
         if etag is not None and etag == current:
@@ -93,7 +91,7 @@ class FeedServer(LoopbackServer):
 
 
 def _etag(asked: Asked) -> str:
-    """Of the whole feed, not of the page: a first page that is the same must not hide that a later one is not."""
+    """Of the whole feed, not of the page: an unchanged first page must not hide a later one that changed."""
     return f'"{hashlib.sha256(repr(asked).encode()).hexdigest()[:32]}"'
 
 

@@ -1,4 +1,4 @@
-"""The sample openings as the feeds of the demo write them. A function per kind: a request in, a document out."""
+"""The sample openings in the formats of the feeds. A function per kind: a request in, a document out."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from opening_signals.samples.boards import Sample
 
-# Of the feeds that decide it themselves; so few that there is a second page.
+# Where the feed decides the size of a page: so few that there is a second page.
 _ON_A_PAGE = 5
 _JSON_FEED = "https://jsonfeed.org/version/1.1"
 
 
 class Asked(NamedTuple):
-    """What one request asks of a board: its openings now, its address without the query, and the query."""
+    """A request: the openings of the board now, the address without the query, and the query."""
 
     board: str
     openings: Sequence[Sample]
@@ -34,14 +34,11 @@ def greenhouse(asked: Asked) -> Any:
     jobs = [
         {
             "id": one.identity,
-            "internal_job_id": one.identity - 900_000,
             "title": one.title,
             "updated_at": one.updated_at.isoformat(),
             "first_published": one.posted_at.isoformat(),
-            "requisition_id": f"R-{one.number}",
             "location": {"name": one.place},
             "absolute_url": f"https://boards.example/{asked.board}/jobs/{one.identity}",
-            "metadata": None,
         }
         for one in asked.openings
     ]
@@ -49,7 +46,7 @@ def greenhouse(asked: Asked) -> Any:
 
 
 def lever(asked: Asked) -> Any:
-    """A bare array; the page that is shorter than the limit is the last."""
+    """A bare array; a page shorter than the limit is the last."""
     start = asked.number("skip", 0)
     return [_posting(asked.board, one) for one in asked.openings[start : start + asked.number("limit", 100)]]
 
@@ -59,17 +56,15 @@ def _posting(board: str, one: Sample) -> Any:
     return {
         "id": identity,
         "text": one.title,
-        "categories": {"location": one.place, "commitment": "Full-time", "allLocations": [one.place]},
-        "country": one.country_code or None,
+        "categories": {"location": one.place},
         "workplaceType": "remote" if one.place == "Remote" else "on-site",
         "createdAt": int(one.posted_at.timestamp() * 1000),
         "hostedUrl": f"https://lever.example/{board}/{identity}",
-        "applyUrl": f"https://lever.example/{board}/{identity}/apply",
     }
 
 
 def teamtailor(asked: Asked) -> Any:
-    """A JSON Feed whose places are in the vendor's own key; it names its next page."""
+    """A JSON Feed with the places under the vendor's own key; it names its next page."""
     page = max(asked.number("page", 1), 1)
     items = [_item(asked.board, one) for one in asked.openings[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]]
     feed = {"version": _JSON_FEED, "title": f"{asked.board.title()} jobs", "items": items}
@@ -79,19 +74,14 @@ def teamtailor(asked: Asked) -> Any:
 
 
 def _item(board: str, one: Sample) -> Any:
-    address = {"addressLocality": one.city, "addressCountry": one.country_code}
+    city, _, country = one.place.partition(", ")
     return {
         "id": str(one.identity),
         "url": f"https://{board}.example/jobs/{one.identity}",
         "title": one.title,
-        "content_html": f"<p>{one.place}</p>",
         "date_published": one.posted_at.isoformat(),
         "date_modified": one.updated_at.isoformat(),
-        "_jobposting": {
-            "@type": "JobPosting",
-            "datePosted": f"{one.posted_at:%Y-%m-%d}",
-            "jobLocation": [{"@type": "Place", "address": address}],
-        },
+        "_jobposting": {"jobLocation": [{"address": {"addressLocality": city, "addressCountry": country}}]},
     }
 
 
@@ -104,7 +94,6 @@ def rss(asked: Asked) -> str:
             f'<guid isPermaLink="false">lic-{one.identity}</guid>',
             _text("pubDate", format_datetime(one.posted_at, usegmt=True)),
             _text("description", one.place),
-            _text("category", "licence"),
         )
         for one in asked.openings
     )

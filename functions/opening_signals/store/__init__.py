@@ -1,1 +1,1 @@
-"""Openings and sources in the database: the only part of the job that has SQL."""
+"""Openings and sources in the database."""

@@ -1,4 +1,4 @@
-"""Who may write a source: whoever holds its row. Two writers of one source take turns and never deadlock."""
+"""Whoever holds the row of a source may write the source: two writers take turns and never deadlock."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +12,7 @@ _STATEMENTS = load_queries(Path(__file__).with_suffix(".sql")).values()
 
 
 async def lock_sources(conn: AsyncConnection[Any], names: Iterable[str]) -> None:
-    """Locks the rows of these sources, creating missing ones, until the caller's transaction ends. Name all sources
+    """Locks the rows of these sources until the caller's transaction ends, and creates missing rows. Name all sources
     of the transaction in one call."""
     sources = {"sources": list(names)}
     for statement in _STATEMENTS:

@@ -1,5 +1,5 @@
 -- name: create_missing_sources
--- One order for every writer. An existing row stays as it is.
+-- The same order for every writer. An existing row stays as it is.
 insert into public.opening_sources (name)
 select name
 from unnest(%(sources)s::text[]) as s (name)
@@ -7,8 +7,8 @@ order by name collate "C"
 on conflict (name) do nothing
 
 -- name: lock_sources
--- Whoever merges a source holds its row until the end: two writers of one source take turns, whatever the order
--- in which they touch its openings, and can never deadlock.
+-- Whoever merges a source holds its row until the end: two writers of one source take turns and never deadlock, in
+-- whatever order they touch its openings.
 select name
 from public.opening_sources
 where name = any (%(sources)s)

@@ -1,5 +1,5 @@
-"""Sources that are no longer in the file. Their openings stay open: a typo in the file must not cost what is known.
-They are named in every run until a person forgets them."""
+"""Sources that are no longer in the file. Their openings stay open: a typo in the file must not lose data. Every run
+names them until a person forgets them."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ def orphaned_sources_sync(conn: Connection[Any], names: Iterable[str]) -> list[O
 
 
 def sentence(orphans: Sequence[Orphan]) -> str | None:
-    """One sentence about them, if there are any."""
+    """One sentence about them; None without any."""
     if not orphans:
         return None
     each = ", ".join(
@@ -41,8 +41,8 @@ def source_exists(conn: Connection[Any], name: str) -> bool:
 
 
 def forget_source(conn: Connection[Any], name: str) -> int:
-    """Closes the open openings of the source, deletes its state, and returns how many were closed. Locks as a merge
-    does: a run that is writing this source comes first."""
+    """Closes the open openings of the source, deletes its state, and returns how many were closed. Locks like a
+    merge: a run that is writing this source comes first."""
     with conn.transaction():
         conn.execute("select set_config('lock_timeout', '15s', true)")
         lock_source_sync(conn, name)

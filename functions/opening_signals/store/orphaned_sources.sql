@@ -1,6 +1,6 @@
 -- name: orphaned_sources
--- The sources that were fetched once and are not in the file while openings of theirs are open, and how many: counted
--- up to a thousand, so that a large source does not slow down every run.
+-- The sources that are not in the file but have open openings, and how many: counted up to a thousand, so that a large
+-- source does not slow down every run.
 select s.name, counted.openings
 from public.opening_sources s
 cross join lateral (
@@ -18,13 +18,13 @@ where s.name <> all (%(sources)s)
 order by s.name collate "C"
 
 -- name: source_exists
--- Whether a source of that name was ever fetched, or has openings.
+-- Whether a source with that name was ever fetched or has openings.
 select
   exists (select from public.opening_sources where name = %(source)s)
   or exists (select from public.opening_signals where source = %(source)s)
 
 -- name: forget_source
--- Closes the open openings of a source whose row the caller holds, deletes the row, and counts what was closed.
+-- Closes the open openings of a source whose row the caller holds, deletes the row, and counts the closed openings.
 with closed as (
   update public.opening_signals o
   set closed_at = transaction_timestamp(),

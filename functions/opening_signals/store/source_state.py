@@ -1,4 +1,4 @@
-"""What is kept of each source from run to run: its validators, its failures, and until when it is left alone.
+"""The state of each source between runs: its validators, its failures, and until when it is left alone.
 
 Written only in a fenced transaction.
 """
@@ -14,22 +14,22 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from cronlease.db.queries import load_queries
-from opening_signals.collected import Collected
 from opening_signals.feeds import KINDS
 from opening_signals.feeds.model import Source
 from opening_signals.http.fetch import Validators
+from opening_signals.source_result import SourceResult
 
 _QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
 _LONGEST_ERROR = 1000
-# Change it when openings of any kind are made in another way: a feed that answers 304 would keep the old ones.
+# Change it when the code makes openings differently: a feed that answers 304 would keep the old ones.
 _READING = "3"
 
 
 class SourceState(NamedTuple):
-    """What is known of one source; nothing of a new one. `waits_until` is for people to read, in UTC, and None once
-    that time has come. `died`: the run that fetched it last was abandoned. `alone`: it was, or is to be, fetched
+    """The state of one source; a new one has the defaults. `waits_until` is for people to read, in UTC, and None once
+    that time has passed. `died`: the run that fetched it last was abandoned. `alone`: it was, or is to be, fetched
     while nothing else is (see suspects). `known`: it has answered before. `doubted`: its last answer was too
-    unlikely to close anything. `asked_to_wait`: it has said itself until when it wants to be left alone."""
+    unlikely to close anything. `asked_to_wait`: the source itself asked to be left alone until then."""
 
     name: str
     definition: str | None = None
@@ -51,7 +51,7 @@ class SourceState(NamedTuple):
 
     @property
     def rests(self) -> bool:
-        """Its own wish, which holds for every run."""
+        """Whether it asked to be left alone, which holds for every run."""
         return self.asked_to_wait and self.waits_until is not None
 
     @property
@@ -60,8 +60,8 @@ class SourceState(NamedTuple):
 
 
 async def load_source_states(conn: AsyncConnection[Any], sources: Sequence[Source]) -> dict[str, SourceState]:
-    """The state of each source by its name. A source whose entry in the file has changed is new: whoever corrects an
-    address need not wait."""
+    """The state of each source by name. A source whose entry in the file has changed counts as new, so that a
+    corrected address is fetched immediately."""
     async with conn.cursor(row_factory=class_row(SourceState)) as cursor:
         await cursor.execute(_QUERIES["load_source_state"], {"sources": [source.name for source in sources]})
         stored = {state.name: state async for state in cursor}
@@ -69,7 +69,7 @@ async def load_source_states(conn: AsyncConnection[Any], sources: Sequence[Sourc
 
 
 def _of_entry(source: Source, state: SourceState | None) -> SourceState:
-    """What of the stored state still applies to the entry as the file has it now."""
+    """The part of the stored state that still applies to the entry in the file."""
     if state is None:
         return SourceState(source.name)
     now = definition(source)
@@ -80,13 +80,13 @@ def _of_entry(source: Source, state: SourceState | None) -> SourceState:
 
 async def record_results(
     conn: AsyncConnection[Any],
-    results: Iterable[Collected],
+    results: Iterable[SourceResult],
     wait: Callable[[str], timedelta],
     doubts: Mapping[str, str],
 ) -> None:
-    """How each of these sources, whose rows are locked, did in this run; `wait` answers how long a failed one is left
-    alone that did not say so itself. A source that was not asked has not failed. `doubts` are those that have to say
-    the same again."""
+    """Records the results of these sources, whose rows are locked. `wait` returns how long a failed source is left
+    alone if it did not say so itself. A source that was not asked has not failed. `doubts` has the reason for each
+    source whose answer must be confirmed by another run."""
     successes, failures = [], []
     for result in (each for each in results if each.asked):
         entry: dict[str, Any] = {"name": result.source.name, "definition": definition(result.source)}
@@ -98,7 +98,7 @@ async def record_results(
         else:
             doubt = doubts.get(result.source.name)
             sure = not (doubt or result.doubt)
-            # With a version, an unchanged answer would not say anything again.
+            # With validators, the next answer would be a 304, which confirms nothing.
             validators = result.validators if sure else Validators()
             items = None if result.not_modified else result.openings
             successes.append(entry | {"items": items, "doubt": doubt, "sure": sure, **validators._asdict()})
@@ -108,7 +108,7 @@ async def record_results(
 
 
 def definition(source: Source) -> str:
-    """Equal for two entries exactly when they ask the same of the same address and read it in the same way. A hash:
-    an address may be secret."""
+    """Equal for two entries exactly when they request the same address and read the answer in the same way. A hash,
+    since an address may be secret."""
     parts = (_READING, source.model_dump_json(), KINDS[source.kind].reading(source))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

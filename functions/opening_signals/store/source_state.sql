@@ -1,5 +1,5 @@
 -- name: load_source_state
--- Without any stored opening the validators are left out: the source has to send everything again.
+-- Without a stored opening there are no validators: the source has to send everything again.
 select
   s.name,
   s.definition,
@@ -23,9 +23,8 @@ cross join lateral (
 where s.name = any (%(sources)s)
 
 -- name: record_successes
--- These sources, whose rows the caller has locked, were read to the end, or answered that nothing
--- has changed, which says nothing about their items. Where openings may have been missed, nobody knows whether those
--- that are open were there.
+-- These sources, whose rows the caller has locked, were read to the end, or answered that nothing has changed, which
+-- leaves `items` as it is. Where openings may have been missed (not `sure`), last_seen_at stays.
 update public.opening_sources s
 set definition = r.definition,
     items = coalesce(r.items, s.items),
@@ -48,7 +47,8 @@ from jsonb_to_recordset(%(results)s::jsonb) as r (
 where s.name = r.name
 
 -- name: record_failures
--- Each of these sources waits as long as it asked for, or as a run that failed as often. What is known of another definition is dropped.
+-- Each of these sources waits as long as it asked for, or as long as a run that failed as often. The state of another
+-- definition is dropped.
 update public.opening_sources s
 set definition = r.definition,
     failures = case when s.definition = r.definition then s.failures else 0 end + 1,
@@ -59,7 +59,7 @@ set definition = r.definition,
     asked_to_wait = r.asked_to_wait,
     doubt = case when s.definition = r.definition then s.doubt end,
     doubted_at = case when s.definition = r.definition then s.doubted_at end,
-    -- Blamed once for one run.
+    -- A run is blamed on a source once.
     fetching_run = null
 from jsonb_to_recordset(%(results)s::jsonb) as r (
   name text, definition text, error text, delay interval, asked_to_wait boolean

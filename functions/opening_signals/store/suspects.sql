@@ -1,4 +1,4 @@
--- Notes about fetches need not survive a crash of the server, so no commit of theirs waits for the disk.
+-- Notes about fetches need not survive a crash of the server, so their commits do not wait for the disk.
 
 -- name: note_fetch
 -- A live run is about to fetch the source. Another writer may hold its row: that one wins, and this fetch is not noted.
@@ -31,7 +31,7 @@ added as (
 select set_config('synchronous_commit', 'off', true)
 
 -- name: end_fetch
--- This run's fetch is over and the process lives: whatever the source sent, it is not a suspect.
+-- The process survived this fetch: whatever the source sent, it is not a suspect.
 with free as materialized (
   select name
   from public.opening_sources

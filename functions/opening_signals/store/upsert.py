@@ -1,10 +1,11 @@
-"""Openings into the database: staged in short transactions of their own, merged in the one that is fenced.
+"""Upserts openings: stages them in short transactions, merges them in the fenced one.
 
 Nothing here opens or ends a transaction.
 """
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,20 +16,19 @@ from cronlease.db.queries import load_queries
 from opening_signals.feeds.model import Opening
 
 QUERIES = load_queries(Path(__file__).with_suffix(".sql"))
-# The positions of a reading: far more than a source may have items.
+# The range of positions of one reading: far more than a source may have items.
 _READING = 1 << 32
 
-# Whether a source whose openings these are has to say so twice: its name, how many were open, and how many are gone.
+# Whether to doubt an answer, by the source's name, the openings that were open, and how many of them are gone.
 Judge = Callable[[str, int, int], bool]
 
 
 class StagingLostError(Exception):
-    """The database was restarted after a crash, which empties the staging tables. Merging what is left would close
-    openings that are there."""
+    """The database crashed and restarted, which empties the staging tables. A merge would close existing openings."""
 
 
 class Merged(NamedTuple):
-    """What the merge did with the openings of the run, each counted once however often its feed had it."""
+    """What the merge did with the openings of the run. Each counts once, however often its feed had it."""
 
     fetched: int
     inserted: int
@@ -40,20 +40,19 @@ class Merged(NamedTuple):
         return self.fetched - self.inserted - self.updated
 
     def and_also(self, other: "Merged") -> "Merged":
-        """Both together: a run may merge in pieces."""
+        """The sum: a run may merge in pieces."""
         return Merged(*map(sum, zip(self, other, strict=True)))
 
 
 async def delete_stale_staging(conn: AsyncConnection[Any], request_id: UUID) -> int:
-    """Deletes what runs that are over left in the staging tables; returns how many rows."""
+    """Deletes rows that finished runs left in the staging tables; returns how many."""
     (deleted,) = await _row(conn, "delete_stale_staging", {"request_id": request_id})
     return int(deleted)
 
 
 class Staging:
-    """The openings of one source, staged page by page in the order of the feed; of two with the same key the later
-    one wins. `pages` counts those that are staged. Each reading of the source is staged beside the others until it
-    is discarded."""
+    """Stages the openings of one source page by page, in the order of the feed; of two with the same key the later
+    wins. `pages` counts the staged ones. Readings of the same source are staged side by side until discarded."""
 
     def __init__(self, request_id: UUID, source: str, reading: int = 0) -> None:
         self.pages = 0
@@ -63,7 +62,7 @@ class Staging:
         self._stored_pages: dict[bytes, Any] = {}  # fingerprints by digest
 
     async def add(self, conn: AsyncConnection[Any], openings: Sequence[Opening]) -> None:
-        """Stages in full only the openings that are not stored exactly so; of the others the keys."""
+        """Stages in full only the openings that differ from what is stored; of the others the keys."""
         if self.pages == 0:
             self._stored_pages = await _pairs(conn, "current_pages", {"source": self._source})
         latest = {opening.external_id: opening for opening in openings}
@@ -86,7 +85,7 @@ class Staging:
         self.pages = 0
 
     def _page(self, latest: Mapping[str, Opening]) -> dict[str, Any]:
-        """The digest is equal only for pages that have the same openings in the same order."""
+        """The row of a page. Its digest is equal only for pages with the same openings in the same order."""
         external_ids, count = _array(list(latest)), len(latest)
         hashes = b"".join([opening.content_hash + opening.payload_hash for opening in latest.values()])
         return {
@@ -115,10 +114,10 @@ async def merge(
     unsure: Collection[str] = (),
     judge: Judge = lambda *_: False,
 ) -> Merged:
-    """Merges what was staged of these sources, which were fetched to the end in so many pages, and deletes it from
-    the staging tables. Closes what they no longer have, except where items may not have been seen (unsure) or where
-    the judge wants it said twice. In the caller's transaction, which has locked these sources (lock_sources);
-    changes its planner settings."""
+    """Merges the staged openings of these sources, which were fetched to the end in that many pages, and deletes them
+    from the staging tables. Closes openings that their source no longer has, except where items may have been missed
+    (`unsure`) or where `judge` doubts the answer. Runs in the caller's transaction, which has locked these sources
+    (lock_sources), and changes its planner settings."""
     run: dict[str, Any] = {"request_id": request_id, "sources": list(pages)}
     cursor = await conn.execute(QUERIES["staged_pages"], run)
     staged = {source: (count, differs) for source, count, differs in await cursor.fetchall()}
@@ -144,19 +143,24 @@ async def merge(
 async def missing_openings(
     conn: AsyncConnection[Any], request_id: UUID, sources: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """By source: how many openings were open before, and how many of them are not among those that were staged."""
+    """By source: how many openings were open before, and how many of them were not staged."""
     run = {"request_id": request_id, "sources": list(sources)}
     cursor = await conn.execute(QUERIES["missing_openings"], run, prepare=False)
     return {source: (before, gone) for source, before, gone in await cursor.fetchall()}
 
 
+async def prune_changes(conn: AsyncConnection[Any], retention: timedelta) -> None:
+    """Deletes old changes, a bounded number of them: the next run goes on."""
+    await conn.execute(QUERIES["prune_changes"], {"retention": retention})
+
+
 async def delete_staged(conn: AsyncConnection[Any], request_id: UUID) -> None:
-    """Deletes what is left of this run in the staging tables: of sources that failed."""
+    """Deletes the rows of this run that failed sources left in the staging tables."""
     await conn.execute(QUERIES["delete_staged"], {"request_id": request_id})
 
 
 def _array(texts: Sequence[str]) -> str:
-    """As Postgres writes an array of texts: much faster than psycopg's general way."""
+    """A Postgres array literal: much faster than psycopg's adapter."""
     joined = '","'.join(texts)
     if "\\" in joined or joined.count('"') > 2 * len(texts) - 2:
         joined = '","'.join([text.replace("\\", "\\\\").replace('"', '\\"') for text in texts])
@@ -167,7 +171,7 @@ async def _pairs(conn: AsyncConnection[Any], query: str, params: dict[str, Any])
     return dict(await (await conn.execute(QUERIES[query], params, prepare=False)).fetchall())
 
 
-# Never a prepared plan: one made while a table was empty would read all of it for every page.
+# Never prepared: a plan made while a table was empty would read all of the table for every page.
 async def _row(conn: AsyncConnection[Any], query: str, params: dict[str, Any]) -> Any:
     row = await (await conn.execute(QUERIES[query], params, prepare=False)).fetchone()
     assert row is not None, "an aggregate answers one row"

@@ -2,7 +2,7 @@
 -- only the openings that differ from what is stored. The merge reads both in one fenced transaction.
 
 -- name: delete_stale_staging
--- What runs that are over left behind: they died, or lost their lease, between staging and merge.
+-- Rows of finished runs, which died or lost their lease between staging and merge.
 with live as (
   select request_id
   from public.live_runs
@@ -22,8 +22,8 @@ pages as (
 select (select count(*) from openings) + (select count(*) from pages)
 
 -- name: current_pages
--- The pages that are remembered of a source, if together they are exactly its open openings as they are stored now;
--- else none. Whoever else wrote there since, each opening is then stored as its page had it.
+-- The remembered pages of a source if together they are exactly its open openings as stored now; otherwise none. Each
+-- opening is then stored as its page had it, whoever else wrote since.
 with pages as materialized (
   select digest, openings, fingerprint
   from public.opening_pages
@@ -40,8 +40,8 @@ where exists (select from pages)
   ) = (select (sum(openings), sum(fingerprint)) from pages)
 
 -- name: compare_page
--- The places (from 1) of the openings of a page that are not stored exactly so, and the fingerprint of the page. The
--- hashes of each are 48 bytes: 32 of what is shown, 16 of the payload.
+-- The places (from 1) of the openings of a page that differ from what is stored, and the fingerprint of the page. The
+-- hashes of each opening are 48 bytes: 32 of the shown fields, 16 of the payload.
 select
   coalesce(array_agg(p.place) filter (where p.hashes is distinct from stored.hashes), '{}'),
   sum(public.opening_fingerprint(p.external_id, p.hashes))
@@ -74,7 +74,7 @@ values (
 )
 
 -- name: staged_pages
--- What this run staged of these sources: how many pages, and whether any opening of theirs differs.
+-- By source: how many pages this run staged, and whether any of their openings differs.
 select source, count(*) as pages, bool_or(differing > 0) as differs
 from public.opening_staging_pages
 where request_id = %(request_id)s
@@ -82,10 +82,10 @@ where request_id = %(request_id)s
 group by source
 
 -- name: set_planner
--- For the merge, until its transaction ends. The staging table changes too fast for its statistics to be
--- true, and believing it empty the planner would loop over all openings once per staged row: hours, not
--- seconds. Hash joins are right for ten rows and for a million. Compiling costs more than it saves here,
--- and one merge at a time may have the memory to sort without going to disk.
+-- For the merge, until its transaction ends. The statistics of the staging table are always out of date. The planner
+-- would believe it empty and loop over all openings once per staged row: hours, not seconds. Hash joins are right for
+-- ten rows and for a million. JIT costs more than it saves here, and one merge at a time may use the memory to sort
+-- without going to disk.
 select
   set_config('enable_nestloop', 'off', true),
   set_config('jit', 'off', true),
@@ -96,9 +96,9 @@ select
   )
 
 -- name: write_openings
--- Writes the openings that this run staged of its complete sources and notes which of their fields changed; counts how
--- many are new, and how many changed or are open again. They were compared page by page: an opening counts as its last
--- page has it. A row without a payload hash is older than this rule: what it does not know is filled in, no change.
+-- Writes the staged openings of the complete sources and notes which of their fields changed; counts how many are new,
+-- and how many changed or are open again. Pages were compared one by one: the last page that has an opening counts. A
+-- row without a payload hash was written by version 0.1: filling in its missing fields is not a change.
 with latest as materialized (
   select source, external_id, max(position) as position
   from (
@@ -135,7 +135,7 @@ changes as (
       on l.source = s.source
       and l.external_id = s.external_id
       and l.position = s.position
-    -- As it was before this statement.
+    -- The opening as it was before this statement.
     join public.opening_signals o
       on o.source = s.source
       and o.external_id = s.external_id
@@ -160,7 +160,7 @@ written as (
     and l.external_id = s.external_id
     and l.position = s.position
   where s.request_id = %(request_id)s
-  -- One order of bytes for every writer.
+  -- The same order for every writer.
   order by s.source collate "C", s.external_id collate "C"
   -- The opening was known and differs, or another writer got there first.
   on conflict (source, external_id) do update
@@ -197,7 +197,7 @@ written as (
   where o.content_hash is distinct from excluded.content_hash
     or o.payload_hash is distinct from excluded.payload_hash
     or o.closed_at is not null
-  -- Only a row that was there before carries the mark of the lock that its update took.
+  -- xmax is the mark of the lock that an update took; a new row has none.
   returning (xmax = 0) as is_new, o.changed_at = transaction_timestamp() as is_changed
 ),
 emptied as (
@@ -209,8 +209,8 @@ select count(*) filter (where is_new), count(*) filter (where is_changed and not
 from written
 
 -- name: sources_in_sync
--- Those of the sources whose staged pages together are exactly their open openings as they are stored now, and how
--- many openings that is: nothing is left to close or to reopen. A key that was on two pages never adds up.
+-- The sources whose staged pages together are exactly their open openings as stored now, and how many openings that is:
+-- nothing is left to close or to reopen. The sums of a source with a key on two pages never match.
 select s.source, coalesce(stored.openings, 0)
 from unnest(%(sources)s::text[]) as s (source)
 left join (
@@ -236,8 +236,8 @@ where staged.openings is not distinct from stored.openings
   and staged.fingerprint is not distinct from stored.fingerprint
 
 -- name: missing_openings
--- Of each of the sources that has open openings: how many were open before this transaction, and how many of them the
--- staged pages do not have.
+-- By source with open openings: how many were open before this transaction, and how many of the open ones the staged
+-- pages lack.
 select
   o.source,
   count(*) filter (where o.first_seen_at < transaction_timestamp()) as open_before,
@@ -256,9 +256,9 @@ where o.source = any (%(sources)s)
 group by o.source
 
 -- name: close_and_reopen
--- After what differed is written: closes the openings that their source no longer has, reopens those that returned,
--- and counts the seen, the reopened and the closed. No other row is touched. A source that is not in `closing` sent
--- items that could not be read: any opening may be one of them, so none of its openings is closed.
+-- After write_openings: closes the openings that their source no longer has, reopens those that returned, and counts
+-- the seen, the reopened and the closed. Touches no other row. The openings of a source that is not in `closing` stay
+-- open: any of them may be an item that could not be read.
 with seen as not materialized (
   select source, unnest(external_ids) as external_id
   from public.opening_staging_pages
@@ -281,7 +281,7 @@ differing as (
 turned as (
   update public.opening_signals o
   set closed_at = case when d.gone then transaction_timestamp() end,
-      -- Whoever was told that it closed must be told that it is back.
+      -- A reader who saw it close must see that it is back.
       changed_at = case when d.gone then o.changed_at else transaction_timestamp() end,
       last_seen_at = case when d.gone then coalesce(s.last_seen_at, o.changed_at, o.first_seen_at) end
   from differing d
@@ -293,7 +293,7 @@ turned as (
   returning d.gone
 )
 select
-  -- Those that were open before this statement and are not gone, and those that returned.
+  -- The openings that were open before this statement and are not gone, and those that returned.
   (select count(*) from public.opening_signals where source = any (%(sources)s) and closed_at is null)
     - (select count(*) from differing where gone)
     + count(*) filter (where not gone),
@@ -302,8 +302,8 @@ select
 from turned
 
 -- name: remember_pages
--- The staged pages of these sources replace those that were remembered before. A page that is remembered already is
--- not written again. Whether they are what is stored, current_pages decides when it is needed.
+-- Replaces the remembered pages of these sources by the staged ones. A page that is remembered already is not written
+-- again. current_pages decides later whether they still match what is stored.
 with staged as materialized (
   select source, digest, openings, fingerprint
   from public.opening_staging_pages
@@ -326,7 +326,7 @@ where request_id = %(request_id)s
   and source = any (%(sources)s)
 
 -- name: discard_reading
--- One reading of a source, told by where its positions begin and end.
+-- One reading of a source, identified by its range of positions.
 with openings as (
   delete from public.opening_staging
   where request_id = %(request_id)s
@@ -341,10 +341,22 @@ where request_id = %(request_id)s
   and position < %(stop)s
 
 -- name: delete_staged
--- What sources that failed in this run have left.
+-- Rows of sources that failed in this run.
 with openings as (
   delete from public.opening_staging
   where request_id = %(request_id)s
 )
 delete from public.opening_staging_pages
 where request_id = %(request_id)s
+
+-- name: prune_changes
+delete from public.opening_changes
+where ctid = any (
+  array(
+    select ctid
+    from public.opening_changes
+    where changed_at < now() - %(retention)s::interval
+    order by changed_at
+    limit 10000
+  )
+)

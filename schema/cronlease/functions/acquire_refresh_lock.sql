@@ -1,6 +1,6 @@
 -- Claims the row for one run, or says why not. A skip is decided by a plain read: it takes no lock and writes
--- nothing. Nor does it change who or where we are, which every skip would pay for: the row is read through a view,
--- with the rights of its owner, and the claim is take_refresh_lock's.
+-- nothing. Nor does it change role or search_path, which every skip would pay for: the row is read through a view,
+-- with the rights of its owner, and take_refresh_lock makes the claim.
 create or replace function public.acquire_refresh_lock(
   p_function_name text,
   p_request_id uuid,
@@ -45,7 +45,7 @@ begin
       s.schedule, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early
     ),
     s.locked_by,
-    -- Clients cannot read an infinite time: forever is told as null.
+    -- Clients cannot read an infinite time: forever is answered as null.
     nullif(s.locked_until, 'infinity'),
     nullif(public.refresh_next_at(s.schedule, v_now), 'infinity')
   into acquired, reason, locked_by, locked_until, next_run_at

@@ -1,5 +1,5 @@
--- Locks the row in the caller's transaction, or raises: from here to the commit nobody can take the lease. The backend
--- can be found from then on, should its client stand still.
+-- Locks the row in the caller's transaction, or raises: from here to the commit nobody can take the lease. From
+-- then on the backend can be found, should its client stand still.
 create or replace function public.assert_lease(
   p_function_name text,
   p_request_id uuid,

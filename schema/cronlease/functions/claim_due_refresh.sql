@@ -1,5 +1,5 @@
--- Claims the oldest due row of these actions for one run, or says when there will be one: take_due_refresh does. With
--- the rights of the caller it ends the backend of a frozen run that was in the way; the next claim takes that row.
+-- Claims the oldest due row of these actions for one run, or says when there will be one: claim_due_refreshes for one
+-- request.
 create or replace function public.claim_due_refresh(
   p_request_id uuid,
   p_lease interval default '5 minutes',
@@ -26,19 +26,13 @@ create or replace function public.claim_due_refresh(
   out function_name text,
   out due_in interval
 )
-language plpgsql
+language sql
 as $$
-declare
-  v_overdue_name text;
-  v_overdue_holder text;
-  v_stuck text;
-begin
-  select t.*
-  into
-    acquired, reason, fence, locked_by, locked_until, next_run_at, action, args, every, failures,
-    function_name, due_in, v_overdue_name, v_overdue_holder
-  from public.take_due_refresh(
-    p_request_id => p_request_id,
+  select
+    c.acquired, c.reason, c.fence, c.locked_by, c.locked_until, c.next_run_at, c.action, c.args, c.every, c.failures,
+    c.function_name, c.due_in
+  from public.claim_due_refreshes(
+    p_request_ids => array[p_request_id],
     p_lease => p_lease,
     p_actions => p_actions,
     p_leases => p_leases,
@@ -50,12 +44,5 @@ begin
     p_cadences => p_cadences,
     p_most_attempts => p_most_attempts,
     p_lates => p_lates
-  ) t;
-  if v_overdue_name is not null then
-    v_stuck := public.end_refresh_holder(p_function_name => v_overdue_name, p_locked_by => v_overdue_holder);
-    if v_stuck is not null then
-      raise warning '%', v_stuck using errcode = 'CL005';
-    end if;
-  end if;
-end
+  ) c
 $$;

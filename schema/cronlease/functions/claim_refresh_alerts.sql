@@ -1,7 +1,7 @@
--- What is to be delivered to these addresses now, in order, at most so many for each. First it looks for rows that are
--- late, or whose runs never finished, and writes down what is to be told of them; a row that is busy is left to the
--- next look. What is answered is held for whoever asked: nobody else is given it meanwhile, nor anything after it.
--- What nobody could deliver within a day is dropped: it is old news by then.
+-- The alerts to deliver to these addresses now, in order, at most p_limit for each. First it finds rows that are late,
+-- or whose runs never finished, and writes alerts for them; a row that is busy is left to the next call. The alerts
+-- that it answers are held for the caller: nobody else is given them meanwhile, nor anything after them. What nobody
+-- could deliver within a day is dropped: it is old news by then.
 create or replace function public.claim_refresh_alerts(
   p_addresses text[],
   p_holder uuid,
@@ -11,7 +11,7 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
--- The few rows that are looked for have an index each, whatever the planner guesses.
+-- An index finds each of the few rows, whatever the planner guesses.
 set enable_seqscan = off
 set jit = off
 as $$
@@ -88,7 +88,7 @@ begin
     from public.refresh_alerts a
     where a.id = v_head
     for update skip locked;
-    -- Not found: nothing is to be told, or somebody else is being given what is.
+    -- Not found: there is nothing to deliver, or somebody else is claiming it.
     if found then
       with held as (
         update public.refresh_alerts a
@@ -100,7 +100,7 @@ begin
             select next.id
             from public.refresh_alerts next
             where next.address = v_address
-              -- Neither what somebody else is delivering, or could not deliver just now, nor anything after it.
+              -- Nothing that somebody else is delivering, or has just failed to deliver, and nothing after it.
               and not exists (
                 select
                 from public.refresh_alerts earlier

@@ -20,7 +20,7 @@ begin
     return null;
   end if;
   begin
-    -- Looked at again in the statement that ends it: by now the backend may be somebody else's.
+    -- Checked again in the statement that ends it: by now the backend may be somebody else's.
     perform pg_catalog.pg_terminate_backend(h.pid)
     from public.refresh_holders h
     where h.function_name = p_function_name

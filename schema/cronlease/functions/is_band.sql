@@ -1,5 +1,5 @@
--- Whether a text is a cadence as the function reads it: low..high, or one duration; up to ten years.
--- Digits are spelt out: in some locales \d is more than what an interval can be made of.
+-- Whether a text is a band or a beat that the code can read: low..high, or one duration; up to ten years.
+-- The digits are written out: in some locales \d matches more than an interval can be made of.
 create or replace function public.is_band(p_text text) returns boolean
 language sql
 immutable

@@ -1,5 +1,5 @@
--- Writes a new plan, made by pure code from the database's own time, if the row is still as it was when that was
--- told: by planned_from and next_run_at. Answers whether it was written. A slot is the time it is due at; without one
+-- Writes a new plan, made by pure code from the database's own time, if planned_from and next_run_at of the row are
+-- still what that code was given. Answers whether it was written. A slot is the time it is due at; without one
 -- a delay counts from the end of the last run; with neither the row is due now, or whenever it is hit. A one-shot that
 -- is out of attempts is paused instead: a person must resume or delete it.
 create or replace function public.plan_refresh(
@@ -33,7 +33,7 @@ begin
     or (case when v_row.next_run_at between '0001-01-02' and '9999-12-30' then v_row.next_run_at end)
       is distinct from p_next_run_at
   then
-    -- Somebody else plans the row, or has, or runs it: theirs stands.
+    -- Somebody else plans the row, has planned it, or runs it: theirs stands.
     return false;
   end if;
   if v_row.once then

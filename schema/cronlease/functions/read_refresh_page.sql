@@ -1,7 +1,7 @@
 -- What the status page shows of all schedules, as one document: how many are in which health, up to a thousand each,
 -- and one page of those in that health, or of all, each with its newest runs. What needs a person comes first. A search
 -- finds names that begin with the text, and among the first p_reach names those that contain it. However many schedules
--- there are, no more than p_reach rows of each kind are looked at.
+-- there are, no more than p_reach rows of each kind are read.
 create or replace function public.read_refresh_page(
   p_search text default null,
   p_health text default null,
@@ -19,7 +19,7 @@ set lock_timeout = '2s'
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
--- A pattern is searched in an index only where the plan is made for it.
+-- An index is searched for a pattern only if the plan is made for that pattern.
 set plan_cache_mode = force_custom_plan
 as $$
 declare

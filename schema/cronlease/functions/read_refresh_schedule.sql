@@ -1,5 +1,5 @@
 -- One schedule as one document: its row, its newest runs, what people did to it, and what time it is; the schedule is
--- null where there is none. Args only where p_with_args says so: they may be for fewer eyes.
+-- null if there is none. Args are included only with p_with_args: not everybody may see them.
 create or replace function public.read_refresh_schedule(
   p_function_name text,
   p_runs integer default 5,

@@ -1,10 +1,13 @@
 -- The schedules and the newest runs as one document, for GET /status: one round trip, and quick with a million
 -- schedules. Of many it shows those that run, then those that are due next, then what is paused, then the ones
--- that completed last. The args of the runs only where p_with_args says so: they may be for fewer eyes.
+-- that completed last. The args of the runs are included only with p_with_args: not everybody may see
+-- them. Without p_all, a schedule has only the columns and states that version 0.1 knows: its `cronlease run-due` and
+-- `status` fail on any other.
 create or replace function public.read_refresh_status(
   p_runs integer default 20,
   p_schedules integer default 100,
-  p_with_args boolean default true
+  p_with_args boolean default true,
+  p_all boolean default false
 ) returns jsonb
 language sql
 stable
@@ -60,7 +63,33 @@ as $$
   select jsonb_build_object(
     'schedules', coalesce(
       (
-        select jsonb_agg(to_jsonb(s) order by s.function_name)
+        select jsonb_agg(
+          case
+            when p_all then to_jsonb(s)
+            else jsonb_build_object(
+              'function_name', s.function_name,
+              'state', case s.state when 'late' then 'pending' when 'breaker_open' then 'paused' else s.state end,
+              'due', s.due,
+              'next_run_at', s.next_run_at,
+              'last_run_at', s.last_run_at,
+              'last_status', s.last_status,
+              'last_error', s.last_error,
+              'run_count', s.run_count,
+              'failures', s.failures,
+              'abandoned', s.abandoned,
+              'locked_by', s.locked_by,
+              'locked_until', s.locked_until,
+              'fence', s.fence,
+              'action', s.action,
+              'every', s.every,
+              'once', s.once,
+              'completed_at', s.completed_at,
+              'paused_at', s.paused_at,
+              'paused_reason', s.paused_reason
+            )
+          end
+          order by s.function_name
+        )
         from public.refresh_status s
         -- An array, not a join: the few rows are looked up by their key, whatever the planner guesses.
         where s.function_name = any (array(select chosen.function_name from chosen))

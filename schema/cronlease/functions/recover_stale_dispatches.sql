@@ -21,7 +21,7 @@ as $$
           and o.locked_by is null
       )
     )
-      -- These are asked of the row as it is once nobody else can change it.
+      -- These are checked on the row as it is once nobody else can change it.
       and coalesce(s.locked_until <= clock_timestamp(), true)
       and not exists (
         select

@@ -1,4 +1,4 @@
--- When the row is due once its breaker is closed: what the breaker has put off is due now, or with its slot.
+-- When the row is due once its breaker is closed: a run that the breaker has put off is due now, or with its slot.
 create or replace function public.refresh_due_closed(
   p_row public.refresh_schedule,
   p_at timestamptz

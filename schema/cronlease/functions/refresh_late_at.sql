@@ -1,6 +1,6 @@
--- From when on a run that is due at that time counts as late; null: never. Twice the interval later, at least ten
--- minutes, unless p_late_after says how long: of a cron only the caller knows the interval, and a trigger that owns
--- its schedule is never late by itself.
+-- When a run that is due at that time begins to count as late; null for never. Twice the interval later, at least ten
+-- minutes, unless p_late_after says how long: only the caller knows the interval of a cron, and a trigger that owns its
+-- schedule is never late by itself.
 create or replace function public.refresh_late_at(
   p_next_run_at timestamptz,
   p_cadence text,

@@ -1,6 +1,6 @@
 -- The first key of an advisory lock; the second is a schedule's id, or the hash of its name while it has none. In the
 -- schema public each purpose has its number, those of version 0.1 among them. Elsewhere it is the beginning of a hash of
--- schema and purpose, so that two deployments in one database never meet; db/schema.py makes the same of it.
+-- schema and purpose, so that two deployments in one database never meet; db/schema.py computes the same.
 create or replace function public.refresh_lock_key(p_purpose text) returns integer
 language sql
 immutable
@@ -9,11 +9,11 @@ as $$
     -- The name on the left is the schema's, wherever this function was made; the one on the right never changes.
     when 'public' <> lower('PUBLIC') then
       ('x' || left(encode(sha256(('public.' || p_purpose)::bytea), 'hex'), 8))::bit(32)::integer
-    -- Of whoever claims a row, and of a job that calls try_acquire_action_lock.
+    -- For whoever claims a row, and for a job that calls try_acquire_action_lock.
     when p_purpose = 'claim' then 1
     when p_purpose = 'create' then 2
     when p_purpose = 'migrate' then 3
-    -- Of a fenced transaction: it shows whose backend has the row locked.
+    -- For a fenced transaction: it shows whose backend has the row locked.
     when p_purpose = 'write' then 4
     when p_purpose = 'prune' then 5
   end

@@ -1,6 +1,6 @@
--- Whether whoever looks at this row should plan it: its plan was made from another cadence than the one in force, or
--- it may not run as it is planned. A row that was never planned from anything is due as it says, unless a cron or its
--- trigger decides when.
+-- Whether whoever looks at this row should plan it: its plan was made from a cadence other than the one in force,
+-- or it may not run as it is planned. A row that was never planned is due at its own time, unless a cron or its trigger
+-- decides when.
 create or replace function public.refresh_needs_plan(
   p_row public.refresh_schedule,
   p_cadence text,

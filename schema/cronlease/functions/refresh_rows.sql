@@ -1,5 +1,5 @@
 -- The schedules as a hit reads them. A view reads with the rights of its owner: whoever may ask for a lease needs
--- none to the table.
+-- no right to the table.
 create or replace view public.refresh_rows as
 select
   s.function_name,

@@ -1,6 +1,6 @@
 -- Why this row may not run at that moment, or null. The one place that decides it.
--- The order is the answer's order: what needs a person first, then what passes by itself. Kept to what the
--- planner can put in the place of the call: a skip is decided thousands of times for each run.
+-- The order is the answer's order: what needs a person first, then what passes by itself. Kept simple enough
+-- for the planner to inline: a skip is decided thousands of times for each run.
 create or replace function public.refresh_skip_reason(
   p_row public.refresh_schedule,
   p_request_id uuid,
@@ -21,7 +21,7 @@ as $$
     when (p_row).locked_by = p_request_id::text then null
     when (p_row).locked_until > p_at then 'locked'
     when p_force then null
-    -- Version 0.1 does not know the word; it is told the time of the probe all the same.
+    -- Version 0.1 does not know the word; it gets the time of the probe all the same.
     when (p_row).breaker_until > p_at then case when p_early then 'breaker_open' else 'not_due' end
     when (p_row).next_run_at > p_at then
       case

@@ -1,5 +1,5 @@
 -- Ends the pause of a schedule, and closes its breaker; false when there was neither. It is due when it would have
--- been, and where its breaker was open now. Neither time counts against it as being late.
+-- been, or now if its breaker was open. Neither time makes it late.
 create or replace function public.resume_refresh(
   p_function_name text,
   p_actor text default null
@@ -25,7 +25,7 @@ begin
     set paused_at = null,
         paused_reason = null,
         breaker_until = null,
-        -- Should it open again, that is told again.
+        -- Should it open again, there is another alert.
         told = array_remove(s.told, 'breaker_open'),
         next_run_at = public.refresh_due_closed(s, v_now),
         late_at = case

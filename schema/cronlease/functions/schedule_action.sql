@@ -1,6 +1,6 @@
--- Creates a schedule of an action: a one-shot, or with a band of time, a beat or a cron a recurring one. A name that is
--- taken is an error unless it may be replaced; then the row keeps its history, fence and pause, and all else is as said
--- now. A cron has no next run time until somebody who can compute one has looked at it.
+-- Creates a schedule of an action: a one-shot, or a recurring one with a band, a beat or a cron. A name that is taken
+-- is an error unless it may be replaced; then the row keeps its history, fence and pause, and all else is as passed
+-- now. A cron has no next run time until a process that can compute one has seen it.
 create or replace function public.schedule_action(
   p_function_name text,
   p_action text,
@@ -32,31 +32,31 @@ declare
     when coalesce(btrim(p_action), '') = '' then 'a schedule needs an action'
     when octet_length(p_function_name) > 1000 then 'the name of a schedule has at most 1000 bytes'
     when octet_length(p_action) > 1000 then 'the name of an action has at most 1000 bytes'
-    when p_at is not null and p_delay is not null then 'say when either by a time or by a delay, not by both'
-    when p_at not between '0001-01-02' and '9999-12-30' then format('%s is no time to run at', p_at)
+    when p_at is not null and p_delay is not null then 'give either a time or a delay, not both'
+    when p_at not between '0001-01-02' and '9999-12-30' then format('%s is not a time to run at', p_at)
     when p_delay < interval '0' then format('a delay must not be negative, as %s is', p_delay)
     when p_delay > interval '36500 days' then format('a delay is at most 36500 days, and %s is longer', p_delay)
-    when p_every is not null and p_cron is not null then 'say how often either by every or by a cron, not by both'
+    when p_every is not null and p_cron is not null then 'give either every or a cron, not both'
     when p_every = 'hit' then
       '"hit" is for a function with a trigger of its own: a schedule row needs a cadence such as 10m..15m'
     when not public.is_cron(p_cron) then
-      format('"%s" is no cron expression: write five fields, such as 0 9 * * 1-5', p_cron)
+      format('"%s" is not a cron expression: write five fields, such as 0 9 * * 1-5', p_cron)
     when p_cron is not null and (p_at is not null or p_delay is not null) then
-      'a cron says itself when it is due: leave out the time and the delay'
-    when p_time_zone is not null and p_cron is null then 'a time zone is for a cron: say when by p_cron'
+      'a cron itself says when it is due: leave out the time and the delay'
+    when p_time_zone is not null and p_cron is null then 'a time zone is for a cron: give p_cron, too'
     when p_missed not in ('once', 'skip') then format('missed is once or skip, not "%s"', p_missed)
     when coalesce(p_missed = 'skip', false) <> (p_late is not null) then
-      'what is missed is skipped by how late it is: say both missed skip and late, or neither'
+      'missed skip and late go together: give both or neither'
     when p_late <= interval '0' then format('late must be longer than zero, not %s', p_late)
     when p_attempts < 1 then format('a slot has at least one attempt, not %s', p_attempts)
-    when p_late_alert <= interval '0' then format('a late alert comes after more than zero, not %s', p_late_alert)
+    when p_late_alert <= interval '0' then format('late_alert must be longer than zero, not %s', p_late_alert)
     when p_pause_after < 1 then format('a breaker opens after at least one failed run, not %s', p_pause_after)
-    when p_probe <= interval '0' then format('a probe comes after more than zero, not %s', p_probe)
+    when p_probe <= interval '0' then format('probe must be longer than zero, not %s', p_probe)
     when position('..' in p_every) > 0 and p_missed = 'skip' then
       format('only a beat or a cron has slots to skip, and %s has none: leave out missed and late', p_every)
     when position('..' in p_every) > 0 and p_attempts is not null then
       format('only a slot of a beat or a cron has attempts, and %s has none: leave them out', p_every)
-    when not public.is_band(p_every) then format('"%s" is no cadence: write 10m, or 10m..15m', p_every)
+    when not public.is_band(p_every) then format('"%s" is not a cadence: write 10m, or 10m..15m', p_every)
     else public.args_mistake(p_args => p_args)
   end;
   v_fence bigint;
@@ -73,10 +73,10 @@ begin
     perform clock_timestamp() at time zone p_time_zone;
   exception
     when invalid_parameter_value then
-      raise exception '"%" is no time zone: write a name such as Europe/Berlin', p_time_zone using errcode = '22023';
+      raise exception '"%" is not a time zone: write a name such as Europe/Berlin', p_time_zone using errcode = '22023';
   end;
   v_late_at := public.refresh_late_at(v_next, p_every, p_every is null and p_cron is null, p_late_alert);
-  -- One who ensures the same row is told at once that it is being created, and need not wait for us.
+  -- A hit that ensures the same row learns immediately that it is being created, and does not wait for us.
   perform pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name));
 
   loop
@@ -158,7 +158,7 @@ begin
         p_function_name
         using errcode = 'CL003';
     end if;
-    -- Neither: another has just created the row, or deleted it. Look again.
+    -- Neither: somebody else has just created the row, or deleted it. Try again.
     exit when created is not null;
   end loop;
 end

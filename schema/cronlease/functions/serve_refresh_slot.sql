@@ -1,5 +1,5 @@
--- Says, before its job starts, which slot a run serves, where that is a later one than it was claimed for, and how many
--- went by without a run since the last that was served. Raises when the lease is not ours.
+-- Records, before the job starts, which slot a run serves, if that is later than the one it was claimed for, and how
+-- many slots went by without a successful run since the last one served. Raises when the lease is not ours.
 create or replace function public.serve_refresh_slot(
   p_function_name text,
   p_request_id uuid,
@@ -18,7 +18,7 @@ begin
   update public.refresh_schedule s
   set slot_at = p_slot_at,
       last_slot_at = p_slot_at,
-      -- Another slot than it was planned for begins to count anew.
+      -- A slot other than the planned one starts counting anew.
       attempt = case when s.slot_at = p_slot_at or s.slot_at is null then s.attempt else 1 end
   where s.function_name = p_function_name
     and s.locked_by = p_request_id::text

@@ -1,6 +1,6 @@
--- What became of alerts that were claimed: those that were delivered are done, the one that failed is tried again
--- later, each time after a longer pause, and those that were not sent wait for it. Whoever was held up for so long that
--- somebody else has claimed them changes nothing of theirs.
+-- Records what became of claimed alerts: those that were delivered are done, the one that failed is tried again
+-- later, each time after a longer pause, and those that were not sent wait for it. A caller that was held up for so
+-- long that somebody else has claimed them changes nothing.
 create or replace function public.settle_refresh_alerts(
   p_holder uuid,
   p_delivered bigint[],

@@ -1,6 +1,6 @@
 -- Claims the row for one run, or says why not: the advisory lock, then the row, then the clock, so that a lease
--- granted after a wait is never short; a contender never waits. For acquire_refresh_lock, which has mostly seen
--- by then that the row may run, and take_due_refresh.
+-- granted after a wait is never short; a contender never waits. For acquire_refresh_lock, which by then has usually
+-- seen that the row may run; take_refresh_locks is the same for many.
 create or replace function public.take_refresh_lock(
   p_function_name text,
   p_request_id uuid,
@@ -13,7 +13,7 @@ create or replace function public.take_refresh_lock(
   p_backoff interval,
   p_parent_request_id uuid,
   p_actions text[],
-  p_max_run interval,
+  p_max_run interval default null,
   p_cadence text default null,
   p_attempts integer default null,
   p_late interval default null,
@@ -49,17 +49,13 @@ declare
   v_is_hit boolean;
   v_delivery text := p_delivery;
   v_now timestamptz := clock_timestamp();
-  v_orphans integer;
-  v_is_by_hand boolean;
   v_mistake text;
-  -- Null stays null, which least() would not see to.
-  v_backoff interval := case when p_backoff > interval '400 days' then interval '400 days' else p_backoff end;
 begin
   select
     false,
     public.refresh_skip_reason(s, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early),
     s.locked_by,
-    -- Clients cannot read an infinite time: forever is told as null.
+    -- Clients cannot read an infinite time: forever is answered as null.
     nullif(s.locked_until, 'infinity'),
     nullif(public.refresh_next_at(s, v_now), 'infinity'),
     s.id,
@@ -75,7 +71,7 @@ begin
   if reason is not null then
     return;
   end if;
-  -- Its lease has run out: whoever has the row all the same has it until another time.
+  -- That lease has run out: if somebody has the row now, it is until some other time.
   locked_until := null;
 
   if v_id is null then
@@ -99,7 +95,7 @@ begin
     raise exception '%', v_mistake using errcode = '22023';
   end if;
   if not public.is_band(v_every) then
-    -- A cadence that cannot be read must be mended by a person before the job may run.
+    -- A cadence that cannot be read must be corrected by a person before the job may run.
     reason := 'schedule_read_error';
     return;
   end if;
@@ -108,7 +104,7 @@ begin
     return;
   end if;
   if p_delivery_at > v_now + interval '5 seconds' then
-    -- Nothing is delivered before its time: somebody pressed a button, and uses up nothing.
+    -- Nothing is delivered before its time: somebody pressed a button, which uses up nothing.
     v_delivery := null;
   elsif v_is_hit and public.refresh_was_delivered(p_function_name => p_function_name, p_delivery => v_delivery) then
     reason := 'duplicate';
@@ -169,8 +165,7 @@ begin
       ) not in ('exec', 'lease')
     then
       -- A command or a block without a cadence runs whenever it is free, and would replace the plan of a function.
-      raise exception '"%" is the schedule of a function: choose another name, or give a cadence (every or cron)',
-        p_function_name
+      raise exception '"%" is the schedule of a function: choose another name', p_function_name
         using errcode = 'CL007';
     end if;
     -- Whoever is granted a lease must be able to read what it is to do. A person must correct the row.
@@ -204,58 +199,29 @@ begin
     from public.refresh_runs r
     where r.request_id = p_request_id;
   else
-    -- At most one run of a function is open, and it is the newest.
-    update public.refresh_runs r
-    set status = 'abandoned',
-        finished_at = v_now,
-        error = 'the run never finished: its process died or lost its lease'
-    where r.function_name = p_function_name
-      and r.fence >= v_row.fence
-      and r.status = 'running';
-    get diagnostics v_orphans = row_count;
-
-    -- Forced, or made due by its time alone while its slot is still to come.
-    v_is_by_hand := p_force
-      or coalesce(v_row.slot_at > v_now + public.refresh_early(v_row.planned_from), false);
-
-    -- From the third run in a row that never finished, starting costs a backoff in advance:
-    -- a run that kills its process must not be started again at every hit.
-    update public.refresh_schedule s
-    set locked_by = p_request_id::text,
-        locked_until = v_now + p_lease,
-        fence = v_row.fence + 1,
-        abandoned = v_row.abandoned + v_orphans,
-        -- Such a run leaves the slot, and what it has had of attempts, where they are.
-        attempt = case when v_is_by_hand then v_row.attempt else v_row.attempt + 1 end,
-        last_status = case when v_orphans > 0 then 'abandoned' else v_row.last_status end,
-        incident_at = coalesce(v_row.incident_at, case when v_orphans > 0 then v_now end),
-        next_run_at = case
-          when v_row.abandoned + v_orphans >= 3 then v_now + v_backoff
-          else v_row.next_run_at
-        end
-    where s.id = v_id
-    -- A time that no client can read, such as an infinite one, is told as null: the claim stands by then.
-    returning
-      s.fence,
-      s.locked_by,
-      s.locked_until,
-      case when s.next_run_at between '0001-01-02' and '9999-12-30' then s.next_run_at end
-    into v_row.fence, locked_by, locked_until, next_run_at;
-
-    insert into public.refresh_runs as r (
-      request_id, function_name, action, args, fence,
-      trigger, job_name, schedule_time, parent_request_id, started_at, overdue_at, delivery, slot, attempt
-    )
-    values (
-      p_request_id, p_function_name, v_row.action, v_row.args || coalesce(p_args, '{}'), v_row.fence,
-      p_trigger, p_job_name, p_schedule_time, p_parent_request_id, v_now,
-      v_now + p_max_run + p_lease,
-      v_delivery,
-      -- A slot that has had its success is not served again: version 0.1 leaves it behind.
-      case when not v_is_by_hand and v_row.slot_at is distinct from v_row.last_success_slot_at then v_row.slot_at end,
-      case when not v_is_by_hand then v_row.attempt + 1 end
-    )
-    returning r.args into args;
+    select
+      (g.schedule).fence,
+      (g.schedule).locked_by,
+      (g.schedule).locked_until,
+      -- A time that no client can read, such as an infinite one, is answered as null: the claim stands by then.
+      case when (g.schedule).next_run_at between '0001-01-02' and '9999-12-30' then (g.schedule).next_run_at end,
+      g.args
+    into v_row.fence, locked_by, locked_until, next_run_at, args
+    from public.grant_refresh_locks(
+      p_ids => array[v_id],
+      p_request_ids => array[p_request_id],
+      p_leases => array[p_lease],
+      p_backoffs => array[p_backoff],
+      p_at => v_now,
+      p_force => p_force,
+      p_trigger => p_trigger,
+      p_parent_request_id => p_parent_request_id,
+      p_max_run => p_max_run,
+      p_job_name => p_job_name,
+      p_schedule_time => p_schedule_time,
+      p_args => p_args,
+      p_delivery => v_delivery
+    ) g;
   end if;
 
   acquired := true;

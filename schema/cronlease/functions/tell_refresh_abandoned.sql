@@ -1,5 +1,5 @@
--- Tells that runs of this row never finished, unless that has been told; answers what is to be added to what has.
--- What was freed by an operator, or by a hit that could not use its claim, is nothing to tell.
+-- Writes an alert that runs of this row never finished, unless there has been one; answers what to add to `told`.
+-- A lease that was freed by an operator, or by a hit that could not use its claim, is no reason for an alert.
 create or replace function public.tell_refresh_abandoned(
   p_row public.refresh_schedule,
   p_addresses text[]

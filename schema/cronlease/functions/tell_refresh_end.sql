@@ -1,6 +1,6 @@
--- Decides, with the end of a run, what is to be told of its row: that it starts to fail, that its breaker opens, that
--- it is well again. Each once until it is well; answers what has been told by then. The row is as it was before the
--- end, and locked. Without an address nothing is told, and whoever has one tells it later.
+-- Decides, with the end of a run, which alert to write about its row: that it starts to fail, that its breaker opens,
+-- that it is well again. Each comes once until the row is well; answers what has been told by then. The row is as it
+-- was before the end, and locked. Without an address nothing is written: a process that has one does so later.
 create or replace function public.tell_refresh_end(
   p_row public.refresh_schedule,
   p_addresses text[],
@@ -25,7 +25,7 @@ begin
     return v_told;
   end if;
   v_told := v_told || public.tell_refresh_abandoned(p_row, p_addresses);
-  -- Nothing is new: it was well before, or this has been told, or it was interrupted, which is nothing to tell.
+  -- Nothing is new: it was well before, or this has been told, or it was interrupted, which needs no alert.
   if v_kind is null
     or v_kind = any (v_told)
     or (v_kind = 'recovered' and cardinality(v_told) = 0)
@@ -46,7 +46,7 @@ begin
   return case v_kind
     when 'recovered' then '{}'
     when 'failing' then v_told || array['failing']
-    -- That a breaker opens says that it fails, too.
+    -- An open breaker says that it fails, too.
     else array_remove(v_told, 'failing') || array['failing', v_kind]
   end;
 end

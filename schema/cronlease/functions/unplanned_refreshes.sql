@@ -1,4 +1,4 @@
--- Rows of these actions that a dispatcher should plan, as their plan needs them, at most a hundred: those that may not
+-- What plans need of the rows that a dispatcher should plan, for these actions, at most a hundred: those that may not
 -- run as they are planned, those that somebody edited, and those of a function whose own cadence has changed.
 create or replace function public.unplanned_refreshes(
   p_actions text[],
@@ -11,7 +11,7 @@ stable
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
--- As in claim_due_refresh: each kind of row lies at one end of an index.
+-- As in take_due_refreshes: each kind of row lies at one end of an index.
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -1,5 +1,5 @@
--- Writes down what is to be told of a row, once for each address; answers whether it was. Never raises: an alert is
--- no reason for a run not to end. Its caller has the row locked, so that what is told of it is told in order.
+-- Writes an alert about a row, once for each address; answers whether it was written. Never raises: an alert must not
+-- keep a run from ending. The caller has the row locked, so the alerts about it are in order.
 create or replace function public.write_refresh_alert(
   p_addresses text[],
   p_function_name text,

@@ -1,4 +1,4 @@
--- The openings that their source no longer has, the last closed first.
+-- The openings that their source no longer has, the latest closed first.
 create or replace view public.closed_openings as
 select
   o.source,

@@ -1,5 +1,5 @@
--- The time at which an opening was first seen is the server's, whoever writes, and never changes. Only the owner of the
--- table may bring times along, for a restore: in a session that said `set cronlease.restoring = on`.
+-- The server sets the time at which an opening was first seen, whoever writes, and it never changes. Only the owner of
+-- the table may set it, for a restore: in a session with `set cronlease.restoring = on`.
 create or replace function public.keep_first_seen_at()
 returns trigger
 language plpgsql

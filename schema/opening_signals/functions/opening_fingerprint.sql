@@ -1,5 +1,5 @@
--- A number for one opening as it is stored. The sum over many says whether two sets of them are equal, in whatever
--- order they come; it tells accidents, not forgeries.
+-- A number for one opening as stored. Equal sums mean that two sets of openings are equal, in whatever order; this
+-- detects accidents, not forgeries.
 create or replace function public.opening_fingerprint(p_external_id text, p_content_hash bytea) returns bigint
 language sql
 immutable

@@ -1,5 +1,5 @@
--- Every opening with when it was last there. An open one was there when its source last answered: an unchanged
--- reload writes no opening.
+-- Every opening with the time when it was last seen. An open one was last seen when its source last answered: an
+-- unchanged reload writes no opening.
 create or replace view public.openings as
 select
   o.source,

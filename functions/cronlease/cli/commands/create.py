@@ -1,28 +1,23 @@
 """`cronlease schedule create`: an action under a name of its own, once or with a cadence."""
 
 from contextlib import closing
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import click
 
 from cronlease.cadence import Cadence
 from cronlease.cli import options, output, rows
 from cronlease.cli.source import Source, load_jobs_or_warn
-from cronlease.cli.table import one_line
+from cronlease.cli.toolbox import Toolbox
 from cronlease.db.ask import ask_sync
-from cronlease.db.conninfo import connect_sync
+from cronlease.db.conninfo import SyncConnection, connect_sync
 from cronlease.db.migration.migrate import create_if_absent, has_schema
 from cronlease.db.migration.packages import of_actions
 from cronlease.db.plans import plan_refresh
 from cronlease.db.schedule import When, every_text, schedule_action
 from cronlease.db.schema import schema
 from cronlease.errors import AlreadyThere, SchemaMissing
-
-if TYPE_CHECKING:
-    from psycopg import Connection
-
-    from cronlease.cli.main import Toolbox
+from cronlease.explain.rows import Details
 
 
 def _cadence(_ctx: click.Context, _: click.Parameter, text: str | None) -> str | None:
@@ -35,32 +30,30 @@ def _cadence(_ctx: click.Context, _: click.Parameter, text: str | None) -> str |
 @click.command("create")
 @options.new_name
 @click.option("--action", required=True, callback=options.filled, help="The registered function that it runs.")
-@options.length("--in", "delay", text="First due in so long; by default at once.")
-@options.moment("--at", text="First due at that time, such as 2026-12-24T18:00Z.")
+@options.length("--in", "delay", text="First due after this time; by default immediately.")
+@options.moment("--at", text="First due at this time, such as 2026-12-24T18:00Z.")
 @click.option(
     "--every",
     metavar="CADENCE",
     callback=_cadence,
-    help="Again and again: a band such as 10m..15m from the end of each run, or a beat such as 6h; else once.",
+    help="A band such as 10m..15m from the end of each run, or a beat such as 6h; by default it runs once.",
 )
-@click.option("--cron", metavar="CRON", help='By the wall clock, such as "0 9 * * 1-5".')
-@click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; by default UTC.")
+@options.cron
+@options.time_zone
 @click.option("--missed", type=click.Choice(("once", "skip")), help="Run the latest missed slot once, or skip it.")
 @options.length("--late", text="With --missed skip: how late a slot may still be run.")
 @click.option("--attempts", type=click.IntRange(1, 1000), help="How many runs a slot gets, the first included.")
 @click.option(
-    "--pause-after", type=click.IntRange(1, 1000), help="After so many failed runs in a row only a probe runs."
+    "--pause-after", type=click.IntRange(1, 1000), help="After this many failed runs in a row, only a probe runs."
 )
 @options.length("--probe", text="With --pause-after: how long until the probe; by default 6h.")
-@options.length("--late-alert", text="How late it may be before that is told; by default twice its interval.")
+@options.length("--late-alert", text="How late it may be before an alert; by default twice its interval.")
 @options.args
-@click.option("--replace", is_flag=True, help="Put it in the place of one of that name.")
+@click.option("--replace", is_flag=True, help="Replace the schedule of that name.")
 @options.source
 @options.as_json
 @click.pass_obj
-def create_command(
-    toolbox: "Toolbox", /, name: str, action: str, source: Source, as_json: bool, **given: Any
-) -> None:
+def create_command(toolbox: Toolbox, /, name: str, action: str, source: Source, as_json: bool, **given: Any) -> None:
     """Schedule an action under the name NAME, once or with a cadence."""
     when = _when(**given)
     _warn_of_unknown(action, source)
@@ -71,7 +64,7 @@ def create_command(
         except SchemaMissing:
             if not may_migrate:
                 raise
-            _refuse_a_schema_that_is_not_there(url)
+            _refuse_an_unknown_schema(url)
             create_if_absent(url, packages=of_actions([action]))
             created = _create(url, name, action, when)
     document = {"function": name, "next_run_at": created.schedule.next_run_at}
@@ -80,8 +73,8 @@ def create_command(
     )
 
 
-def _refuse_a_schema_that_is_not_there(url: str) -> None:
-    """Its name may be mistyped: a verb does not make it by the way."""
+def _refuse_an_unknown_schema(url: str) -> None:
+    """Its name may be mistyped, so only migrate makes a schema."""
     with closing(connect_sync(url)) as conn:
         if not has_schema(conn):
             raise click.ClickException(
@@ -90,41 +83,35 @@ def _refuse_a_schema_that_is_not_there(url: str) -> None:
             )
 
 
-def _when(delay: timedelta | None, at: datetime | None, args: dict[str, Any], replace: bool, **cadence: Any) -> When:
-    if delay is not None and at is not None:
+def _when(**given: Any) -> When:
+    if given["delay"] is not None and given["at"] is not None:
         raise click.UsageError("say when either with --in or with --at, not with both")
-    when: When = {"args": args, "replace": replace}
-    if delay is not None:
-        when["delay"] = delay
-    if at is not None:
-        when["at"] = at
-    for name, value in cadence.items():
-        if value is not None:
-            when[name] = value  # type: ignore[literal-required]
-    return when
+    return cast("When", {name: value for name, value in given.items() if value is not None})
 
 
-def _create(url: str, name: str, action: str, when: When) -> rows.Details:
+def _create(url: str, name: str, action: str, when: When) -> Details:
     with closing(connect_sync(url)) as conn:
         try:
             schedule_action(conn, name, action, **when)
             _plan(conn, rows.read_details(conn, name))
         except AlreadyThere:
-            sentence = f'there is already a schedule named "{name}": --replace puts this one in its place'
-            raise click.ClickException(one_line(sentence)) from None
+            raise click.ClickException(
+                f'there is already a schedule named "{name}": --replace puts this one in its place'
+            ) from None
         except ValueError as error:
-            raise click.UsageError(one_line(str(error))) from None
+            raise click.UsageError(str(error)) from None
         return rows.read_details(conn, name)
 
 
-def _plan(conn: "Connection[Any]", details: rows.Details) -> None:
-    """A cron has no next run time until somebody computes it: here is somebody."""
+def _plan(conn: SyncConnection, details: Details) -> None:
+    """Computes the first slot of a cron, which the database cannot."""
     row = details.schedule
     if row.cron is not None:
         cadence = Cadence.of_cron(row.cron, row.time_zone)
-        # As SQL writes it.
-        text, slot = f"{row.cron} {row.time_zone or 'UTC'}", cadence.slots(details.now).after(details.now)
+        slot = cadence.slots(details.now).after(details.now)
         late = cadence.late_after(slot)
+        # The text as SQL writes it.
+        text = f"{row.cron} {row.time_zone or 'UTC'}"
         plan = plan_refresh(row.function_name, row.planned_from, row.next_run_at, text, slot_at=slot, late_after=late)
         ask_sync(conn, plan)
 
@@ -133,5 +120,5 @@ def _warn_of_unknown(action: str, source: Source) -> None:
     """Not an error: another deployment may have it."""
     known = load_jobs_or_warn(source)
     if known is not None and action not in known:
-        sentence = f'no function of {source.name} is the action "{action}": it waits for a deployment that has one'
-        click.echo(f"Warning: {one_line(sentence)}", err=True)
+        sentence = f'{source.name} declares no action "{action}": the schedule waits for a deployment that does'
+        output.text(f"Warning: {sentence}", err=True)

@@ -6,15 +6,14 @@ import os
 import signal
 import sys
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import click
 
 from cronlease.cli import options, output
 from cronlease.cli.errors import UsageError
-from cronlease.cli.table import one_line
+from cronlease.cli.toolbox import Toolbox
 from cronlease.embedded.child import end_with_parent
 from cronlease.errors import NameTaken, SaysAll
 from cronlease.job import Hit, Job
@@ -28,33 +27,45 @@ from cronlease.settings import Settings
 from cronlease.triggers.database import opened
 from cronlease.triggers.lease import hit_of, job_of
 
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
-
-# Of the job's grace, so that the command is gone before its run is given up; and where the process is ending.
-_OF_GRACE, _LAST_SECONDS = 0.8, 0.5
+# The command's share of the job's grace, so that it is gone before its run is given up.
+_SHARE_OF_GRACE = 0.8
+# What it gets instead while the process is ending.
+_LAST_SECONDS = 0.5
 _NOT_FOUND, _NOT_PERMITTED, _SIGNALLED = 127, 126, 128
 
 
-@click.command("exec")
+def _lease(ctx: click.Context, _: click.Parameter, text: str | None) -> str | None:
+    """The text as it is. An error names the option."""
+    toolbox: Toolbox = ctx.obj
+    if text is not None:
+        toolbox.duration(text)
+    return text
+
+
+@click.command("exec", short_help="Run a command as NAME, if that is due and free.")
 @options.new_name
-@click.option("--lease", metavar="90s|5m|2h|1d", help="Renewed while the command runs; by default CRONLEASE_LEASE.")
+@click.option(
+    "--lease",
+    metavar="90s|5m|2h|1d",
+    callback=_lease,
+    help="Renewed while the command runs; by default CRONLEASE_LEASE.",
+)
 @click.option("--every", metavar="CADENCE", help="A band such as 10m..15m, or a beat such as 6h; else whenever free.")
-@click.option("--cron", metavar="CRON", help='By the wall clock, such as "0 9 * * 1-5".')
-@click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; by default UTC.")
+@options.cron
+@options.time_zone
 @click.option("--force", is_flag=True, help="Even if it is not due; never while it runs or is paused.")
-@click.option("--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Of a skip.")
+@click.option("--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Status of a skip.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
 def exec_command(
-    toolbox: "Toolbox", /, name: str, force: bool, skip_status: int, command: tuple[str, ...], **when: Any
+    toolbox: Toolbox, /, name: str, force: bool, skip_status: int, command: tuple[str, ...], **when: Any
 ) -> None:
     """Run a command as NAME, if that is due and free: on however many machines it is started, one runs it.
 
     Write the command after --, so that its options are its own. The exit status is the command's; a skip says why
     and exits with 0. The command gets SIGTERM, and SIGKILL if that does not help, when its lease is lost, when
-    CRONLEASE_MAX_RUN is over, and when we are told to stop: then the run is interrupted, and due again. With
-    CRONLEASE_NAME, CRONLEASE_REQUEST_ID and CRONLEASE_FENCE from its environment its own SQL can call assert_lease
+    CRONLEASE_MAX_RUN is over, and when exec itself is stopped: the run is then interrupted, and due again. With
+    CRONLEASE_NAME, CRONLEASE_REQUEST_ID and CRONLEASE_FENCE from its environment, its own SQL can call assert_lease
     at the start of a transaction, which then cannot commit after the lease is lost.
     """
     settings = toolbox.settings()
@@ -69,7 +80,7 @@ def exec_command(
     else:
         with toolbox.database_url() as url:
             if not settings.has_database:
-                # Nobody else knows the address of the embedded one.
+                # The command could not guess the address of the embedded one.
                 child.env = {"DATABASE_URL": url}
             child.grace = job.limits.grace
             try:
@@ -81,37 +92,34 @@ def exec_command(
 
 async def _run(job: Job, hit: Hit, child: "Command", url: str, settings: Settings) -> Outcome:
     async with opened(url, settings) as database:
-        told = partial(_told_to_stop, child, settings)
-        async with process.guarding(settings.drain_seconds, told=told):
+
+        def stop() -> None:
+            output.announce_stop(settings)
+            child.stop()
+
+        async with process.guarding(settings.drain_seconds, on_stop=stop):
             return await run_once(job, hit, database, settings)
 
 
-def _told_to_stop(child: "Command", settings: Settings) -> None:
-    output.announce_stop(settings)
-    child.stop()
-
-
 def _end(outcome: Outcome, child: "Command", skip_status: int) -> None:
-    """Nothing of ours gets among the command's output."""
+    """On standard error: standard output is the command's own."""
+    if outcome.skipped is not None or outcome.failed is not None:
+        output.text(output.outcome_line(outcome.as_json()), err=True)
     if outcome.skipped is not None:
-        click.echo(one_line(output.outcome_line(outcome)), err=True)
-        if outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
-            raise click.exceptions.Exit(1)
-        raise click.exceptions.Exit(skip_status)
+        raise click.exceptions.Exit(1 if outcome.skipped is SkipReason.SCHEDULE_READ_ERROR else skip_status)
     if outcome.failed is not None:
-        click.echo(one_line(output.outcome_line(outcome)), err=True)
-        # A command that ended well because it was told to has not done its work: as a shell says it.
+        # A command that ended well because it was stopped has not done its work: 143, as in a shell.
         interrupted = outcome.failed is FailReason.INTERRUPTED
         raise click.exceptions.Exit(child.status or (_status(-signal.SIGTERM) if interrupted else 1))
 
 
 class CommandFailed(SaysAll):
-    """The command ended with another status than 0."""
+    """The command ended with a status other than 0."""
 
 
 class Command:
-    """A child process with our standard streams, and with a process group of its own: what it has started itself gets
-    our signals, too. Not on a terminal, which would take it for a background job."""
+    """A child process with our standard streams and a process group of its own, so that its own children get our
+    signals, too. On a terminal it has no group of its own: the terminal would treat it as a background job."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self._command = command
@@ -120,18 +128,18 @@ class Command:
         self.env: dict[str, str] = {}
         self.grace = timedelta(0)
         self.status = 0
-        self._told = False
+        self._was_stopped = False
 
     async def run(self, run: Run) -> None:
-        """The job. Cancelled, it ends the command first."""
+        """The job. When it is cancelled, it ends the command first."""
         self._process = await self._start(run)
         if process.draining:
-            # Told while it was being started.
+            # The signal came while it was starting.
             self.stop()
         try:
             code = await self._process.wait()
-            if process.draining and (code or self._told):
-                # It ended because it was told to, whatever its status: neither a failure of its own nor a success.
+            if process.draining and (code or self._was_stopped):
+                # It ended because it was stopped: whatever its status, that is neither its failure nor a success.
                 process.hurry()
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -144,7 +152,7 @@ class Command:
 
     def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._told = True
+            self._was_stopped = True
             self._signal(self._process, signal.SIGTERM)
 
     async def _start(self, run: Run) -> asyncio.subprocess.Process:
@@ -164,9 +172,9 @@ class Command:
             raise CommandFailed(f"{self._command[0]!r} cannot be started: {error.strerror}") from None
 
     async def _end(self, child: asyncio.subprocess.Process) -> int:
-        """Its end, within the grace of the job. Where we are told to stop it has had its time already."""
+        """Ends it within the grace of the job. While the process drains, it has already had its time."""
         self.stop()
-        seconds = _LAST_SECONDS if process.draining else self.grace.total_seconds() * _OF_GRACE
+        seconds = _LAST_SECONDS if process.draining else self.grace.total_seconds() * _SHARE_OF_GRACE
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(child.wait(), seconds)
         if self._leads or child.returncode is None:
@@ -183,5 +191,5 @@ class Command:
 
 
 def _status(code: int) -> int:
-    """As a shell has it."""
+    """The exit status a shell would show."""
     return code if code >= 0 else _SIGNALLED - code

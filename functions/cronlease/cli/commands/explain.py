@@ -1,15 +1,11 @@
 """`cronlease explain NAME`: why it did or did not run, and when it will, in plain sentences."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from cronlease.cli import options, output, rows
 from cronlease.cli.source import Source, load_jobs_or_warn
+from cronlease.cli.toolbox import Toolbox
 from cronlease.explain.sentences import sentences
-
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
 
 
 @click.command("explain")
@@ -17,12 +13,12 @@ if TYPE_CHECKING:
 @options.source
 @options.as_json
 @click.pass_obj
-def explain_command(toolbox: "Toolbox", name: str, source: Source, as_json: bool) -> None:
+def explain_command(toolbox: Toolbox, name: str, source: Source, as_json: bool) -> None:
     """Say why NAME did or did not run, and when it will.
 
-    It also says whether the source declares its action, unless that is the shipped one.
+    It also says whether the source declares its action, unless the source is the shipped one.
     """
-    # The shipped one says nothing about the deployment that has this schedule.
+    # The shipped source says nothing about the deployment that owns this schedule.
     known = None if source.is_shipped else load_jobs_or_warn(source, announce=not as_json)
     if source.is_shipped and not as_json:
         source.announce()

@@ -1,16 +1,16 @@
 """`cronlease schedule run NAME`: one hit at a schedule, from here."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
 import click
 
 from cronlease.cli import options, output, rows
-from cronlease.cli.progress import bar
+from cronlease.cli.progress import Bar, bar
 from cronlease.cli.source import Source, load_jobs
-from cronlease.cli.table import one_line
+from cronlease.cli.toolbox import Toolbox
 from cronlease.db.connection import Database
 from cronlease.db.conninfo import connect_sync
 from cronlease.errors import UnknownSchedule
@@ -22,29 +22,26 @@ from cronlease.process.shutdown import process
 from cronlease.run.by_hand import run_by_hand
 from cronlease.run.run import watcher
 from cronlease.settings import Settings
-
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
+from cronlease.triggers.database import opened
 
 
 @click.command("run")
 @options.name
-@click.option("--force", is_flag=True, help="Even if it is not due; never while it runs, is paused or completed.")
+@options.force
 @options.args
 @options.source
 @options.as_json
 @click.pass_obj
 def run_command(
-    toolbox: "Toolbox", name: str, force: bool, args: dict[str, Any], source: Source, as_json: bool
+    toolbox: Toolbox, name: str, force: bool, args: dict[str, Any], source: Source, as_json: bool
 ) -> None:
     """Run NAME here, if it is due and free.
 
-    What --args says goes on top of the schedule's own. The exit status is 1 when the run failed or the schedule
-    could not be read, else 0.
+    --args adds to the schedule's own args and wins over them. The exit status is 1 when the run failed or the
+    schedule could not be read, else 0.
     """
     if spawn_guard.is_spawned():
-        outcome = Outcome(name, uuid4(), skipped=SkipReason.SPAWNED, hint=spawn_guard.HINT)
-        output.spawned(name, outcome.as_json(), in_json=as_json)
+        output.spawned(name, in_json=as_json)
         return
     settings = toolbox.settings()
     output.configure_logs(settings)
@@ -55,21 +52,18 @@ def run_command(
 
 
 def _job_of(url: str, name: str, jobs: Mapping[str, Job], source: Source) -> Job:
-    """The function that the schedule's action names; one that has a row of its own may still have to be given it."""
-    conn = connect_sync(url)
-    try:
-        with rows.explaining_unknown(conn, name):
-            try:
-                action = rows.read_details(conn, name).schedule.action
-            except UnknownSchedule:
-                if name not in jobs or not jobs[name].has_row:
-                    raise
-                action = name
-    finally:
-        conn.close()
+    """The function that is the schedule's action. A function's own row may not exist yet: its first run makes it."""
+    with closing(connect_sync(url)) as conn, rows.explaining_unknown(conn, name):
+        try:
+            action = rows.read_details(conn, name).schedule.action
+        except UnknownSchedule:
+            if name not in jobs or not jobs[name].has_row:
+                raise
+            action = name
     if action not in jobs:
-        sentence = f'the action "{action}" of "{name}" is no function of {source.name}: pass --source'
-        raise click.ClickException(one_line(sentence))
+        raise click.ClickException(
+            f'the action "{action}" of "{name}" is not a function of {source.name}: pass --source'
+        )
     return jobs[action]
 
 
@@ -77,18 +71,22 @@ def run_here(
     job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job], *, in_json: bool
 ) -> None:
     """One hit in this process; prints the outcome. The exit status is 1 when it failed or could not be decided."""
-    outcome = loop.run(_run(job, hit, url, settings, name, jobs))
+
+    async def run() -> Outcome:
+        async with watched(url, settings, f"{name} is running") as (database, _):
+            return await run_by_hand(job, hit, database, settings, actor=actor(), name=name, jobs=jobs)
+
+    outcome = loop.run(run())
     output.outcome(outcome, in_json=in_json)
     if outcome.failed is not None or outcome.skipped is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
 
 
-async def _run(job: Job, hit: Hit, url: str, settings: Settings, name: str, jobs: Mapping[str, Job]) -> Outcome:
-    database = Database(url, pooler=settings.pooler)
-    try:
-        with bar(f"{name} is running") as progress:
+@asynccontextmanager
+async def watched(url: str, settings: Settings, description: str) -> AsyncIterator[tuple[Database, Bar]]:
+    """A database for runs in this process, and a bar that shows their progress. SIGTERM and Ctrl-C drain them."""
+    async with opened(url, settings) as database:
+        with bar(description) as progress:
             watcher.set(progress.tell)
-            async with process.guarding(settings.drain_seconds, told=partial(output.announce_stop, settings)):
-                return await run_by_hand(job, hit, database, settings, actor=actor(), name=name, jobs=jobs)
-    finally:
-        await database.close()
+            async with process.guarding(settings.drain_seconds, on_stop=partial(output.announce_stop, settings)):
+                yield database, progress

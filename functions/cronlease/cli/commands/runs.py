@@ -1,44 +1,41 @@
 """`cronlease runs`: the history."""
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cronlease.cli import options, output, rows
 from cronlease.cli.questions import questions_of
-from cronlease.cli.table import lines
+from cronlease.cli.toolbox import Toolbox
 from cronlease.explain.format import at, took, without_status
 from cronlease.outcome import Status
-
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
 
 _ask = questions_of(__file__)
 _STATUSES = ("running", *(status.value for status in Status))
 _HEADING = ("started", "name", "status", "trigger", "took", "did", "error")
-# Of what a run reports the unchanged ones say least.
+# Without `unchanged`, which says least.
 _SIGNS = {"fetched": "", "inserted": "+", "updated": "~", "closed": "-"}
 
 
 @click.command("runs")
 @click.argument("name", required=False, callback=options.text)
 @click.option("--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="At most so many.")
-@click.option("--status", type=click.Choice(_STATUSES), help="Only those that ended so.")
-@options.length("--since", "within", text="Only those that started within so long.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Only those with this status.")
+@options.length("--since", "within", text="Only those that started within this time.")
 @options.as_json
 @click.pass_obj
 def runs_command(
-    toolbox: "Toolbox", name: str | None, limit: int, status: str | None, within: timedelta | None, as_json: bool
+    toolbox: Toolbox, name: str | None, limit: int, status: str | None, within: timedelta | None, as_json: bool
 ) -> None:
     """Show the history, of NAME or of all: the newest runs first.
 
-    Under "did": how many items were fetched, and of them +new, ~changed and -closed ones.
+    The column "did" shows how many items were fetched, and of them +new, ~changed and -closed ones.
     """
     with toolbox.connection() as conn:
         runs: list[dict[str, Any]] = _ask(conn, "list_runs", name=name, limit=limit, status=status, within=within)
         if not runs and name is not None:
-            # A schedule that was deleted has its history, one that never was has none.
+            # A deleted schedule keeps its history; a name without history may be mistyped.
             with rows.explaining_unknown(conn, name):
                 rows.read_details(conn, name, runs=0)
     if as_json:
@@ -46,10 +43,8 @@ def runs_command(
     elif not runs:
         click.echo("There are no such runs." if status or within else "There are no runs yet.")
     else:
-        for line in lines(_HEADING, [_cells(run) for run in runs], cut=("name", "error"), spare=("trigger", "did")):
-            click.echo(line)
-        if len(runs) == limit:
-            output.may_be_more(limit)
+        cells = [_cells(run) for run in runs]
+        output.table(_HEADING, cells, limit, cut=("name", "error"), spare=("trigger", "did"))
 
 
 def _cells(run: dict[str, Any]) -> tuple[str, ...]:

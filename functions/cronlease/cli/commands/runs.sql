@@ -1,7 +1,7 @@
 -- name: list_runs
--- The history, the newest first: of one schedule or of all, of one status or of any, of all time or since then.
+-- The history, newest first: of one schedule or of all, with one status or any, of all time or since then.
 select coalesce(
-  jsonb_agg(to_jsonb(found) || jsonb_build_object('args', public.readable_args(p_args => found.args))),
+  jsonb_agg(to_jsonb(run) || jsonb_build_object('args', public.readable_args(p_args => run.args))),
   '[]'
 )
 from (
@@ -14,4 +14,4 @@ from (
     and (%(within)s::interval is null or r.started_at >= clock_timestamp() - %(within)s::interval)
   order by r.started_at desc, r.fence desc
   limit %(limit)s::bigint
-) found
+) run

@@ -1,7 +1,6 @@
 """`cronlease schedule ...`: what a person does to schedules."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
@@ -10,37 +9,36 @@ from cronlease.cli import options, output, rows
 from cronlease.cli.commands.create import create_command
 from cronlease.cli.commands.run import run_command
 from cronlease.cli.table import lines, one_line
+from cronlease.cli.toolbox import Toolbox
 from cronlease.db.ask import ask_sync
-from cronlease.db.functions import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
+from cronlease.db.operations import delete_refresh, pause_refresh, resume_refresh, unlock_refresh
 from cronlease.errors import Contended
 from cronlease.explain import plan
 from cronlease.explain.backends import blocking_backends, description, how_to_end
 from cronlease.explain.format import at, without_status
+from cronlease.explain.rows import PastRun, Schedule
 from cronlease.explain.sentences import holder
 from cronlease.process.person import actor
-
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
 
 _STATES = ("pending", "dispatching", "completed", "paused", "breaker_open", "late", "stale")
 
 
 @click.group("schedule")
-def schedule_group() -> None:
-    """Create, look at and change schedules."""
+def schedule_command() -> None:
+    """Create, show and change schedules."""
 
 
-schedule_group.add_command(create_command)
-schedule_group.add_command(run_command)
+schedule_command.add_command(create_command)
+schedule_command.add_command(run_command)
 
 
-@schedule_group.command("list")
+@schedule_command.command("list")
 @click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
 @click.option("--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="At most so many.")
 @options.as_json
 @click.pass_obj
-def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: bool) -> None:
-    """Show the schedules: what is due first, what has completed last."""
+def list_command(toolbox: Toolbox, state: str | None, limit: int, as_json: bool) -> None:
+    """Show the schedules: due ones first, completed ones last."""
     with toolbox.connection() as conn:
         now, schedules, as_written = rows.list_schedules(conn, state, limit)
     if as_json:
@@ -50,23 +48,20 @@ def list_command(toolbox: "Toolbox", state: str | None, limit: int, as_json: boo
     else:
         heading = ("name", "state", "action", "every", "runs", "last", "next run")
         cells = [_cells(row, output.next_run(row, now)) for row in schedules]
-        for line in lines(heading, cells, cut=("name", "action", "next run"), spare=("runs",)):
-            click.echo(line)
-        if len(schedules) == limit:
-            output.may_be_more(limit)
+        output.table(heading, cells, limit, cut=("name", "action", "next run"), spare=("runs",))
 
 
-def _cells(row: rows.Schedule, then: str) -> tuple[str, ...]:
+def _cells(row: Schedule, then: str) -> tuple[str, ...]:
     every = "once" if row.once else row.every or row.cron or row.planned_from or ""
     return (row.function_name, row.state, row.action, every, str(row.run_count), row.last_status or "", then)
 
 
-@schedule_group.command("show")
+@schedule_command.command("show")
 @options.name
 @options.as_json
 @click.pass_obj
-def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
-    """Show all that is known of NAME, and its newest runs."""
+def show_command(toolbox: Toolbox, name: str, as_json: bool) -> None:
+    """Show everything known about NAME, and its newest runs."""
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         details = rows.read_details(conn, name, runs=10)
     if as_json:
@@ -84,17 +79,17 @@ def show_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
             click.echo(line)
 
 
-def _past(run: rows.PastRun) -> tuple[str, ...]:
+def _past(run: PastRun) -> tuple[str, ...]:
     took = f"{(run.finished_at - run.started_at).total_seconds():.2f} s" if run.finished_at else ""
     return (run.request_id, run.status, run.trigger, at(run.started_at), took, without_status(run.status, run.error))
 
 
-@schedule_group.command("pause")
+@schedule_command.command("pause")
 @options.name
-@click.option("--reason", callback=options.text, help="Why, for whoever asks.")
+@options.reason
 @options.as_json
 @click.pass_obj
-def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bool) -> None:
+def pause_command(toolbox: Toolbox, name: str, reason: str | None, as_json: bool) -> None:
     """Keep NAME from running until it is resumed.
 
     A run in progress may finish.
@@ -107,11 +102,11 @@ def pause_command(toolbox: "Toolbox", name: str, reason: str | None, as_json: bo
     output.answer({"function": name, "paused": True, "changed": changed}, sentence, in_json=as_json)
 
 
-@schedule_group.command("resume")
+@schedule_command.command("resume")
 @options.name
 @options.as_json
 @click.pass_obj
-def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
+def resume_command(toolbox: Toolbox, name: str, as_json: bool) -> None:
     """Let NAME run again: ends its pause, and closes its breaker."""
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         changed = ask_sync(conn, resume_refresh(name, actor=actor()))
@@ -121,12 +116,12 @@ def resume_command(toolbox: "Toolbox", name: str, as_json: bool) -> None:
     output.answer({"function": name, "paused": False, "changed": changed}, sentence, in_json=as_json)
 
 
-@schedule_group.command("delete")
+@schedule_command.command("delete")
 @options.name
 @options.yes
 @options.as_json
 @click.pass_obj
-def delete_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> None:
+def delete_command(toolbox: Toolbox, name: str, yes: bool, as_json: bool) -> None:
     """Delete NAME unless it is running; its history stays."""
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         if not yes:
@@ -136,16 +131,16 @@ def delete_command(toolbox: "Toolbox", name: str, yes: bool, as_json: bool) -> N
     output.answer({"function": name, "deleted": True}, f'"{name}" is deleted, its history stays', in_json=as_json)
 
 
-@schedule_group.command("unlock")
+@schedule_command.command("unlock")
 @options.name
-@click.option("--reason", callback=options.text, help="Why, for whoever asks.")
+@options.reason
 @options.yes
 @options.as_json
 @click.pass_obj
-def unlock_command(toolbox: "Toolbox", name: str, reason: str | None, yes: bool, as_json: bool) -> None:
-    """Break the lease of NAME, after saying whose it is.
+def unlock_command(toolbox: Toolbox, name: str, reason: str | None, yes: bool, as_json: bool) -> None:
+    """Break the lease of NAME, after showing who holds it.
 
-    The run that had it can never write again, and the next one may start.
+    The run that held it can never write again, and the next one may start.
     """
     with toolbox.connection() as conn, rows.explaining_unknown(conn, name):
         details = rows.read_details(conn, name)
@@ -162,16 +157,16 @@ def unlock_command(toolbox: "Toolbox", name: str, reason: str | None, yes: bool,
         except Contended:
             for each in blocking_backends(conn, name):
                 why = f'the row of "{name}" is locked by {description(each)}; {how_to_end(each)}'
-                raise click.ClickException(one_line(why)) from None
+                raise click.ClickException(why) from None
             raise
     if not lock.unlocked:
-        raise click.ClickException(one_line(_too_late(name, lock.locked_by)))
+        raise click.ClickException(_too_late(name, lock.locked_by))
     sentence = f'"{name}" is unlocked: request {lock.locked_by} can never write again'
     output.answer({"function": name, "unlocked": True, "locked_by": lock.locked_by}, sentence, in_json=as_json)
 
 
 def _request_id(holding: str | None) -> UUID | None:
-    """The one that was shown: a lease that somebody else has taken since then is not to be broken."""
+    """The holder that was shown: a lease that somebody else has taken since must not be broken."""
     with suppress(ValueError):
         return UUID(holding or "")
     return None
@@ -179,5 +174,5 @@ def _request_id(holding: str | None) -> UUID | None:
 
 def _too_late(name: str, locked_by: str | None) -> str:
     if locked_by is None:
-        return f'"{name}" was free by then: its run has ended'
-    return f'request {locked_by} holds "{name}" by now: it was left alone, look again before you break its lease'
+        return f'"{name}" is free already: its run has ended'
+    return f'request {locked_by} holds "{name}" by now: it was left alone, check again before you break its lease'

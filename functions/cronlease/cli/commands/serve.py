@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import uvicorn
@@ -11,28 +11,20 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from cronlease.cli import options
 from cronlease.cli.source import Source, chosen_job, load_jobs
+from cronlease.cli.toolbox import Toolbox
 from cronlease.observe import logs
 from cronlease.process.shutdown import process
 from cronlease.settings import Settings, SettingsError
 from cronlease.triggers.asgi import App
 
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
-
-# As long as a body may take, and then some for a slow start of the connection.
+# As long as a body may take, plus some for a slow start of the connection.
 _HEADER_SECONDS = 10.0
 _BACKLOG = 2048
 
 
 @click.command("serve")
 @options.source
-@click.option(
-    "--target",
-    envvar="FUNCTION_TARGET",
-    show_envvar=True,
-    callback=options.text,
-    help="The function at /; by default the only one. Each is at /<function>, too.",
-)
+@options.target_of("The function at /; by default the only one. Each is also at /<function>.")
 @click.option("--host", help="Where to listen; by default 127.0.0.1, and 0.0.0.0 on a platform.")
 @click.option(
     "--port",
@@ -44,7 +36,7 @@ _BACKLOG = 2048
     help="0 takes a free one; the first line of the log says which.",
 )
 @click.pass_obj
-def serve_command(toolbox: "Toolbox", source: Source, target: str | None, host: str | None, port: int) -> None:
+def serve_command(toolbox: Toolbox, source: Source, target: str | None, host: str | None, port: int) -> None:
     """Serve the functions over HTTP.
 
     POST /<function> runs one, if it is due and free, and so does POST / where there is only one; also /run-due,
@@ -54,6 +46,11 @@ def serve_command(toolbox: "Toolbox", source: Source, target: str | None, host: 
     logs.configure(settings.log_level)
     jobs = load_jobs(source)
     main = chosen_job(jobs, source, target).name if target is not None else None
+    if settings.has_database and not source.is_meant:
+        # Imported only here: a deployed function names its source, and starts faster without this.
+        from cronlease.cli.shipped import refuse_to_make_its_tables
+
+        refuse_to_make_its_tables(source, jobs, settings.database_url or "")
     place = listen(host or ("0.0.0.0" if settings.on_platform else "127.0.0.1"), port)  # noqa: S104 (a container's)
     try:
         server = server_of(settings, main=main)
@@ -66,7 +63,7 @@ def serve_command(toolbox: "Toolbox", source: Source, target: str | None, host: 
 def server_of(
     settings: Settings, *, main: str | None = None, header_seconds: float = _HEADER_SECONDS
 ) -> uvicorn.Server:
-    """It drains as under functions-framework: readiness says so, the runs finish, and then it stops listening."""
+    """Drains as under functions-framework: readiness fails, the runs finish, and then it stops listening."""
 
     def stop() -> None:
         server.should_exit = True
@@ -93,7 +90,7 @@ def server_of(
 
 
 def _impatient(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which waits for the headers of a request without an end, with an end."""
+    """uvicorn's protocol, which would wait for the headers of a request forever, with a time limit."""
     base: Any = AutoHTTPProtocol
 
     class Impatient(base):  # type: ignore[misc]
@@ -131,10 +128,11 @@ def listen(host: str, port: int, advice: str = "pass --host or --port N") -> soc
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except PermissionError:
-        raise click.ClickException(f"port {port} is not yours to use: pass --port N") from None
+        raise click.ClickException(f"port {port} needs more rights than yours: pass --port N") from None
     except OSError as error:
-        sentence = f"nobody can listen on {host}:{port} ({error.strerror or error}): {advice}"
-        raise click.ClickException(sentence) from None
+        # Python adds the address in brackets, and the sentence has it already.
+        why = str(error.strerror or error).partition(" (")[0]
+        raise click.ClickException(f"cannot listen on {host}:{port} ({why}): {advice}") from None
 
 
 def address_of(place: socket.socket) -> str:

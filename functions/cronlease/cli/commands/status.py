@@ -5,21 +5,15 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from cronlease.cli import options, output
 from cronlease.cli.status_rows import HEADING, SPARE, Overview, read_overview
-from cronlease.cli.table import lines
-from cronlease.db.conninfo import advised, connect_sync, conninfo_of
+from cronlease.cli.toolbox import Toolbox
+from cronlease.db.conninfo import SyncConnection, advised, connect_sync, conninfo_of
 from cronlease.errors import DatabaseTrouble
 from cronlease.observe.redact import redact
-
-if TYPE_CHECKING:
-    from psycopg import Connection
-
-    from cronlease.cli.main import Toolbox
 
 _SHORTEST_PAUSE = 0.1
 
@@ -30,19 +24,19 @@ _SHORTEST_PAUSE = 0.1
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @options.as_json
 @click.pass_obj
-def status_command(toolbox: "Toolbox", watch: bool, pause: timedelta, limit: int, as_json: bool) -> None:
+def status_command(toolbox: Toolbox, watch: bool, pause: timedelta, limit: int, as_json: bool) -> None:
     """Show what every schedule is doing.
 
-    Its state, who has the lease and for how long, when it runs next, how long its newest runs took and how the last
-    one ended. All times are the database's. With --watch it goes on through a restart of the database, and writes
-    one table after another where its output is no terminal.
+    A row has its state, who holds the lease and for how long, when it runs next, how long its newest runs took and
+    how the last one ended. All times are the database's. --watch goes on through a restart of the database, and
+    writes one table after another if its output is not a terminal.
     """
     if not watch:
         with toolbox.connection() as conn:
             _print(read_overview(conn, limit), as_json)
         return
     with toolbox.database_url() as url:
-        # One that is down is waited for; one that cannot be read never comes up.
+        # A database that is down may come up; an address that cannot be read never will.
         conninfo_of(url)
         _watch_until_stopped(url, limit, pause, as_json)
 
@@ -54,14 +48,11 @@ def _print(overview: Overview, as_json: bool) -> None:
         click.echo("There are no schedules yet.")
     else:
         cells = [cells for _, cells in overview.cells(overview.now)]
-        for line in lines(HEADING, cells, cut=("name", "error"), spare=SPARE):
-            click.echo(line)
-        if overview.is_full:
-            output.may_be_more(len(overview.schedules))
+        output.table(HEADING, cells, len(cells) if overview.is_full else 0, cut=("name", "error"), spare=SPARE)
 
 
 def _watch_until_stopped(url: str, limit: int, pause: timedelta, as_json: bool) -> None:
-    # Else the terminal would stay as the live view has made it.
+    # SIGTERM must restore the terminal, as Ctrl-C does.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if sys.stdout.isatty() and not as_json:
@@ -85,8 +76,8 @@ def _print_trouble(trouble: str) -> None:
 def _watch(
     url: str, limit: int, pause: timedelta, show: Callable[[Overview], None], show_trouble: Callable[[str], None]
 ) -> None:
-    """Without end: a database that goes away is asked again until it is back."""
-    conn: Connection[Any] | None = None
+    """Never returns: a database that goes away is asked until it is back."""
+    conn: SyncConnection | None = None
     seconds = max(pause.total_seconds(), _SHORTEST_PAUSE)
     ticks = threading.Event()
     try:

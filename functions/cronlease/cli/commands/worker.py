@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import click
 
 from cronlease.cli import options, output
+from cronlease.cli.shipped import refuse_to_make_its_tables
 from cronlease.cli.source import Source, load_jobs
+from cronlease.cli.toolbox import Toolbox
 from cronlease.db.connection import POOL_SIZE, Database
 from cronlease.db.conninfo import conninfo_of
 from cronlease.job import Job
@@ -18,23 +19,24 @@ from cronlease.process.shutdown import process
 from cronlease.settings import Settings
 from cronlease.triggers.worker import Worker
 
-if TYPE_CHECKING:
-    from cronlease.cli.main import Toolbox
-
-# A run may stage on one connection, commit on another and renew its lease on a third.
+# A run may stage on one connection and commit on another. Beyond so many its jobs share what there is: of many rows
+# that run at the same time few are in a block.
 _CONNECTIONS_PER_RUN = 4
+_MOST_CONNECTIONS = 32
 
 
 @click.command("worker")
 @options.source
-@click.option("--concurrency", type=click.IntRange(1, 100), default=1, show_default=True, help="Rows run at once.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 200), default=1, show_default=True, help="Rows run in parallel."
+)
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per run on standard output.")
 @click.pass_obj
-def worker_command(toolbox: "Toolbox", source: Source, concurrency: int, as_json: bool) -> None:
+def worker_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:
     """Stay, and run what is due when it is due.
 
     Any number may share a database. SIGTERM or Ctrl-C gives the runs in progress CRONLEASE_DRAIN_SECONDS to finish,
-    interrupts what is left, so that it is due at once, and ends with exit status 0; a second one does not wait.
+    interrupts the others, which are then due immediately, and ends with exit status 0; a second signal does not wait.
     """
     if spawn_guard.is_spawned():
         document = {"ok": True, "skipped": True, "reason": SkipReason.SPAWNED, "hint": spawn_guard.HINT}
@@ -44,8 +46,9 @@ def worker_command(toolbox: "Toolbox", source: Source, concurrency: int, as_json
     logs.configure(settings.log_level)
     jobs = load_jobs(source)
     with toolbox.database_url(stays=True) as url:
-        # One that is down is waited for; one that cannot be read never comes up.
+        # A database that is down may come up; an address that cannot be read never will.
         conninfo_of(url)
+        refuse_to_make_its_tables(source, jobs, url)
         loop.run(_work(jobs, source, url, settings, concurrency, as_json))
 
 
@@ -53,14 +56,15 @@ async def _work(
     jobs: Mapping[str, Job], source: Source, url: str, settings: Settings, concurrency: int, as_json: bool
 ) -> None:
     def print_outcome(outcome: Outcome) -> None:
-        # For a person the log has a line per run already.
+        # For a person, the log already has a line per run.
         if as_json:
             output.as_json(outcome.as_json())
 
-    database = _database(url, settings, size=max(POOL_SIZE, concurrency * _CONNECTIONS_PER_RUN))
+    size = max(POOL_SIZE, min(concurrency * _CONNECTIONS_PER_RUN, _MOST_CONNECTIONS))
+    database = _database(url, settings, size=size)
     worker = Worker(jobs, database, settings, concurrency=concurrency, on_outcome=print_outcome)
     names = ", ".join(jobs)
-    async with process.guarding(settings.drain_seconds, told=worker.stop):
+    async with process.guarding(settings.drain_seconds, on_stop=worker.stop):
         logs.log(
             logging.INFO,
             f"The worker looks for what is due of {names}; source: {source.described}",

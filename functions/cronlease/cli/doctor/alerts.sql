@@ -1,7 +1,7 @@
 -- name: undelivered
--- How many alerts wait for each address, and since when; those of the last minute may be on their way.
+-- How many alerts wait for each address, and since when; alerts of the last minute may still be on their way.
 select coalesce(
-  jsonb_agg(jsonb_build_object('address', found.address, 'count', found.alerts, 'since', found.since)),
+  jsonb_agg(jsonb_build_object('address', waiting.address, 'count', waiting.alerts, 'since', waiting.since)),
   '[]'
 )
 from (
@@ -11,4 +11,4 @@ from (
   having min(a.created_at) < clock_timestamp() - interval '1 minute'
   order by min(a.created_at)
   limit 10
-) found
+) waiting

@@ -1,5 +1,5 @@
 -- name: server
--- Who answers, as whom, and what time it is there.
+-- Which server this is, which role we are, and the server's time.
 select jsonb_build_object(
   'now', extract(epoch from clock_timestamp()),
   'version', current_setting('server_version'),
@@ -7,7 +7,7 @@ select jsonb_build_object(
   'role', current_user,
   'read_only', current_setting('transaction_read_only')::boolean,
   'pid', pg_backend_pid(),
-  -- Where there is no such schema it has to be made first.
+  -- A missing schema has to be made first.
   'may_create', coalesce(
     has_schema_privilege(to_regnamespace('public')::oid, 'create'),
     has_database_privilege(current_database(), 'create')
@@ -19,7 +19,7 @@ select jsonb_build_object(
     where n.nspname = 'public'
       and has_schema_privilege(lower('PUBLIC'), n.oid, 'create')
   ),
-  -- Neither everybody, nor the owners of the schema and of our tables, nor whoever asks.
+  -- Without PUBLIC, the owners of the schema and of our tables, and the role that asks.
   'creators', array(
     select quote_ident(r.rolname)
     from pg_catalog.pg_namespace n
@@ -42,7 +42,7 @@ select jsonb_build_object(
 )
 
 -- name: scheduled
--- Actions that have a schedule which is not over; of very many only some. As every role may ask it that may look.
+-- Actions of schedules that have not completed; of very many schedules, only some. Any reader may ask this.
 select coalesce(jsonb_agg(distinct s.document ->> 'action'), '[]')
 from jsonb_array_elements(
   public.read_refresh_status(p_runs => 0, p_schedules => 1000) -> 'schedules'
@@ -50,9 +50,9 @@ from jsonb_array_elements(
 where s.document ->> 'completed_at' is null
 
 -- name: strangers
--- Who else may use things of ours: neither their owner, nor one of our roles, nor whoever asks. By default: everybody,
--- or a role that default privileges of this schema give things to.
-with things as (
+-- Roles that may use our objects, without the owner, our own roles and the role that asks. `by_default` is true of
+-- PUBLIC, and of a role that default privileges grant objects of this schema to.
+with objects as (
   select 'table' as kind, c.relname::text as name, c.relowner as owner, c.relacl as acl
   from pg_catalog.pg_class c
   where c.relnamespace = to_regnamespace('public')
@@ -69,7 +69,7 @@ given as (
     a.grantee,
     coalesce(array_agg(distinct t.name order by t.name) filter (where t.kind = 'table'), '{}') as tables,
     coalesce(array_agg(distinct t.name order by t.name) filter (where t.kind = 'function'), '{}') as functions
-  from things t
+  from objects t
   cross join lateral aclexplode(t.acl) a
   where a.grantee not in (t.owner, current_user::regrole)
   group by a.grantee
@@ -98,7 +98,7 @@ where r.rolname is null
   or r.rolname not in ('cronlease_runner', 'cronlease_reader')
 
 -- name: leases
--- How many leases have run out and were not cleared, and some of them; of very many not all.
+-- How many leases have run out without being cleared, and the first names; of very many schedules, only some.
 select jsonb_build_object(
   'count', count(*),
   'names', coalesce(
@@ -111,38 +111,27 @@ from jsonb_array_elements(
 ) as s (document)
 where s.document ->> 'state' = 'stale'
 
--- name: cadences
--- How many schedules have a cadence that cannot be read, and some of them; of very many not all.
+-- name: unreadable
+-- How many schedules have a cadence or args that cannot be read, and the first names; counts at most 1000.
 select jsonb_build_object(
   'count', count(*),
-  'names', coalesce((array_agg(found.function_name order by found.function_name))[:3], '{}')
+  'names', coalesce((array_agg(unreadable.function_name order by unreadable.function_name))[:3], '{}')
 )
 from (
   select s.function_name
   from public.refresh_schedule s
   where s.completed_at is null
-    and not coalesce(public.is_band(s.every), public.is_cron(s.cron), true)
+    and case %(column)s::text
+      when 'every' then not coalesce(public.is_band(s.every), public.is_cron(s.cron), true)
+      when 'args' then public.args_mistake(p_args => s.args) is not null
+    end
   limit 1000
-) found
-
--- name: args
--- How many schedules have args that cannot be read, and some of them; of very many not all.
-select jsonb_build_object(
-  'count', count(*),
-  'names', coalesce((array_agg(found.function_name order by found.function_name))[:3], '{}')
-)
-from (
-  select s.function_name
-  from public.refresh_schedule s
-  where s.completed_at is null
-    and public.args_mistake(p_args => s.args) is not null
-  limit 1000
-) found
+) unreadable
 
 -- name: actions
--- Actions that are not among the known ones, with how many schedules wait for each; of very many only some. Not those
--- of a lease: a row of exec or of cronlease.lease(), which no function is the action of.
-select coalesce(jsonb_object_agg(found.action, found.schedules), '{}')
+-- Actions that are not known, with how many schedules wait for each; the ten most wanted. Without leases: a row of
+-- exec or of cronlease.lease() has no function as its action.
+select coalesce(jsonb_object_agg(wanted.action, wanted.schedules), '{}')
 from (
   select s.action, count(*) as schedules
   from public.refresh_schedule s
@@ -164,4 +153,4 @@ from (
   group by s.action
   order by count(*) desc, s.action
   limit 10
-) found
+) wanted

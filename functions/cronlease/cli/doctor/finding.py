@@ -1,4 +1,4 @@
-"""One thing that `cronlease doctor` has looked at: how it is, and what mends it."""
+"""One result of `cronlease doctor`: how something is, and how to fix it."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ OK, INFO, WARNING, BROKEN = "ok", "info", "warning", "broken"
 
 
 class Finding(NamedTuple):
-    """The fix is one sentence; what is in order, or was not looked at (info), has none."""
+    """`said` and `fix` are one sentence each; only a warning and something broken have a fix."""
 
     check: str
     level: str
@@ -14,17 +14,17 @@ class Finding(NamedTuple):
     fix: str | None = None
 
 
-def ok(check: str, said: str) -> Finding:
-    return Finding(check, OK, said)
+def ok(check: str, sentence: str) -> Finding:
+    return Finding(check, OK, sentence)
 
 
-def info(check: str, said: str) -> Finding:
-    return Finding(check, INFO, said)
+def info(check: str, sentence: str) -> Finding:
+    return Finding(check, INFO, sentence)
 
 
-def warning(check: str, said: str, fix: str) -> Finding:
-    return Finding(check, WARNING, said, fix)
+def warning(check: str, sentence: str, fix: str) -> Finding:
+    return Finding(check, WARNING, sentence, fix)
 
 
-def broken(check: str, said: str, fix: str) -> Finding:
-    return Finding(check, BROKEN, said, fix)
+def broken(check: str, sentence: str, fix: str) -> Finding:
+    return Finding(check, BROKEN, sentence, fix)

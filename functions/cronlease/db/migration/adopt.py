@@ -22,7 +22,7 @@ Made = dict[str, Catalogue]
 
 
 def recognised(conn: Any, by: Made) -> list[str]:
-    """The migrations all of whose work is there already: for a database that has lost its ledger."""
+    """The migrations whose work is there already, all of it: for a database that has lost its ledger."""
     there = present(conn, _tables(together(by)))
     return [
         name

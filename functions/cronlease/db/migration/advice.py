@@ -1,4 +1,4 @@
-"""What is not wrong with the schema, and should still be known to whoever migrates."""
+"""What is not an error of the schema, but what whoever migrates should know."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +19,13 @@ _ENCODING = (
     " with encoding 'UTF8'"
 )
 _ELSEWHERE = (
-    "the table {schema}.refresh_schedule was left alone, since everything of ours is in the schema public: where it"
-    " is the older one, `alter table {schema}.refresh_schedule set schema public` belongs before the first migrate"
+    "the table {schema}.refresh_schedule was left alone, since everything of ours is in the schema public: if it"
+    " is the older schedule, run `alter table {schema}.refresh_schedule set schema public` before the first migrate"
 )
 
 
 def advice(conn: Any) -> Iterator[str]:
-    """A sentence each."""
+    """Yields a sentence for each."""
     facts = ask_sync(conn, Query(_SQL["notes"], {}, first))
     for another in ask_sync(conn, Query(_SQL["elsewhere"], {}, first)):
         yield in_schema(_ELSEWHERE).format(schema=another)

@@ -8,8 +8,8 @@ select jsonb_build_object(
 )
 
 -- name: elsewhere
--- Schemas of the search path, other than ours, that have a table of the older generation. Where a ledger is beside it, it
--- is another deployment's.
+-- Schemas of the search path, other than ours, that have a table of the older generation. A table with a ledger beside it
+-- belongs to another deployment.
 select coalesce(jsonb_agg(distinct n.nspname), '[]')
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace

@@ -57,29 +57,39 @@ def _to_come(unseen: Collection[str], packages: Packages) -> Iterator[str]:
                 yield from names
 
 
-def older(found: Iterable[Bearer]) -> list[Bearer]:
-    """Those of the older generation, which ours take the place of."""
-    return [each for each in found if each.whose == "older"]
+def older(named: Iterable[Bearer]) -> list[Bearer]:
+    """Those of the older generation, which ours replace."""
+    return [each for each in named if each.whose == "older"]
 
 
-def refusals(found: Iterable[Bearer]) -> Iterator[Difference]:
+def refusals(named: Iterable[Bearer]) -> Iterator[Difference]:
     """What a person has to move out of the way: things of others, and views that call what is replaced."""
-    for each in found:
+    for each in named:
         if each.whose == "foreign":
-            said = (
-                f"{each.kind} {each.object} of the role {each.owner} has a name of ours and was not made by cronlease"
+            what = (
+                f"{each.kind} {each.object} of the role {each.owner} has a name that cronlease needs,"
+                " and is not cronlease's"
             )
             rename = f"alter {each.kind} {_qualified(each.object)} rename to {each.name}_before"
-            yield Difference(said, fix=rename)
+            yield Difference(what, fix=rename)
         elif each.whose == "older":
             for view in each.used_by:
-                said = f"view {view} calls the older {each.object}, which is replaced"
-                yield Difference(said, fix=f"drop view {_qualified(view)}")
+                what = f"view {view} calls the older {each.object}, which is replaced"
+                yield Difference(what, fix=f"drop view {_qualified(view)}")
 
 
-def notes(found: Iterable[Bearer]) -> Iterator[str]:
-    """What whoever calls the older functions has to know."""
-    for each in older(found):
+def of_others(conn: Any, tables: list[str], replaced: Iterable[SchemaFile]) -> Iterator[Difference]:
+    """Yields tables and functions that only their owner may change."""
+    params = {"tables": tables, "functions": [file.name for file in replaced]}
+    for each in ask_sync(conn, Query(_SQL["of_others"], params, first)):
+        kind, thing, owner = each["kind"], each["object"], each["owner"]
+        fix = f"alter {kind} {_qualified(thing)} owner to {each['migrator']}"
+        yield Difference(f"{kind} {thing} belongs to the role {owner}, which could migrate instead", fix=fix)
+
+
+def notes(named: Iterable[Bearer]) -> Iterator[str]:
+    """What callers of the older functions have to know."""
+    for each in older(named):
         if each.name == "acquire_refresh_lock":
             yield (
                 f"acquire_refresh_lock now answers a row, not a boolean: clients read `.acquired`; its arguments were"

@@ -2,9 +2,10 @@
 -- Every function and relation of our schema that has the name of a function or view of ours, and whose it is:
 -- ours, the older generation's, or foreign. This is the one place that decides it.
 --
--- Where our tables are (the ledger, or the schedule as 0001 grew it) what their owners, a superuser or this role made is
--- ours, except under a name that only a migration to come brings along. Elsewhere only the RPC that answers a boolean,
--- the release beside an older schedule, and a trigger function of tables that are adopted are known to be older ones.
+-- If our tables are there (the ledger, or the schedule as 0001 grew it), what their owners, a superuser or this role made
+-- is ours, except under a name that only a later migration brings along. If they are not, only these are known to be the
+-- older generation's: the RPC that answers a boolean, the release beside an older schedule, and a trigger function of
+-- tables that are adopted.
 with tables as (
   select c.oid, c.relname, c.relowner
   from pg_catalog.pg_class c
@@ -121,3 +122,31 @@ select coalesce(
 )
 from objects o
 cross join made m
+
+-- name: of_others
+-- The tables and functions of these names that this role may not change, with their owners.
+select coalesce(
+  jsonb_agg(
+    jsonb_build_object(
+      'kind', o.kind,
+      'object', o.object,
+      'owner', o.owner::regrole::text,
+      'migrator', current_user::regrole::text
+    )
+    order by o.object
+  ),
+  '[]'
+)
+from (
+  select 'table' as kind, c.relname::text as object, c.relowner as owner
+  from pg_catalog.pg_class c
+  where c.relnamespace = to_regnamespace('public')
+    and c.relname = any (%(tables)s::text[])
+    and c.relkind = 'r'
+  union all
+  select 'function', p.oid::regprocedure::text, p.proowner
+  from pg_catalog.pg_proc p
+  where p.pronamespace = to_regnamespace('public')
+    and p.proname = any (%(functions)s::text[])
+) o
+where not pg_has_role(current_user, o.owner, 'usage')

@@ -1,7 +1,7 @@
-"""What tables consist of, as they are in a database and as the migrations make them, and one difference between both.
+"""What tables consist of, as they are in a database and as the migrations make them, and how the two differ.
 
 The server itself says what the migrations make: they are applied once more to temporary tables, and rolled back. That
-takes no lock anybody waits for, and no more rights than the one to make temporary tables.
+takes no lock that anybody waits for, and needs no right but the one to make temporary tables.
 """
 
 import re
@@ -77,7 +77,7 @@ def made_by_each(conn: Any, files: Iterable[SchemaFile]) -> dict[str, Catalogue]
 
 
 def _for_scratch(text: str) -> str:
-    """The migration, about temporary tables. One of those cannot be unlogged, too."""
+    """The migration, applied to temporary tables. Those cannot be unlogged as well."""
     text = text.replace("public.", "pg_temp.").replace("'public'", "pg_my_temp_schema()::regnamespace::text")
     return text.replace("create unlogged table", "create table")
 

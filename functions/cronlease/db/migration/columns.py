@@ -15,7 +15,7 @@ from cronlease.errors import DatabaseTrouble
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _TIME = "timestamp with time zone"
 _SEQUENCE = re.compile(r"^nextval\('(.+)'::regclass\)$")
-# What stands for a value that is missing where the column has no default.
+# What fills in a missing value of a column that has no default.
 _FILLED_WITH = {("refresh_schedule", "action"): "function_name"}
 
 
@@ -26,7 +26,7 @@ def changed(
     holds: Holds,
     only: Collection[str] | None = None,
 ) -> Iterator[Difference]:
-    """Of the columns of the table, or of `only` those, what is not as it should be."""
+    """How the columns of the table, or `only` those, differ from what they should be."""
     have = of_table(present, table, "column")
     if (
         have
@@ -43,7 +43,7 @@ def changed(
         if there is None:
             added = _addition(column)
             what = f"column {column.name} of {table} is missing"
-            # Where the table was ours the values are gone, too: a person may have a backup.
+            # If the table was ours, the values are gone, too: a person may have a backup.
             yield (
                 Difference(what, (added,)) if only is not None else Difference(f"{what}, with its values", fix=added)
             )
@@ -77,8 +77,8 @@ def _addition(column: Part) -> str:
 
 
 def _using(there: Part, column: Part) -> str | None:
-    """The expression that turns the column into the type it should have; empty where it has it, None where that
-    would be a guess."""
+    """The expression that turns the column into the type it should have; empty if it has that type, None if
+    converting it would be a guess."""
     have, want = there.detail, column.detail["type"]
     if have["type"] == want:
         return ""
@@ -88,7 +88,7 @@ def _using(there: Part, column: Part) -> str | None:
     if want == _TIME and have["base"] == "timestamptz":
         return f"{name}::timestamptz"
     if want == _TIME and have["base"] in ("timestamp", "date"):
-        # Without a zone it is another moment in every session: this one is that of the session that wrote now().
+        # Without a zone it means another moment in every session: take the zone of the session that wrote now().
         return f"{name}::timestamp at time zone {_literal(have['zone'])}"
     if want in ("integer", "bigint") and have["base"] in ("int2", "int4", "int8"):
         return f"{name}::{want}"
@@ -116,7 +116,7 @@ def _refused(there: Part, column: Part, holds: Holds) -> Difference:
     name, want = there.name, column.detail["type"]
     value = f"to_timestamp({name})" if want == _TIME and there.detail["category"] == "N" else f"{name}::{want}"
     alter = f"alter column {name}"
-    # A uuid is no number: only another name makes room for ours.
+    # A uuid does not become a number: only renaming it makes room for ours.
     is_castable = want not in ("integer", "bigint", "boolean", "bytea") or there.detail["category"] in "SNB"
     fix = f"alter table {schema()}.{there.table} {alter} drop default, {alter} type {want} using {value}"
     if not is_castable or not _converts(there.table, value, holds):
@@ -125,7 +125,7 @@ def _refused(there: Part, column: Part, holds: Holds) -> Difference:
 
 
 def _converts(table: str, value: str, holds: Holds) -> bool:
-    """Whether every row has a value that can be read so."""
+    """Whether the value of every row can be converted."""
     try:
         holds(table, f"({value})::text = chr(1)")
     except DatabaseTrouble:
@@ -168,7 +168,7 @@ def _statements(there: Part, column: Part, using: str, holds: Holds) -> list[str
 
 
 def _filled(there: Part, want: dict[str, str], holds: Holds) -> list[str]:
-    """Missing values are put in without an update, which a trigger could undo."""
+    """Fills in missing values by a change of type where it can: a trigger could undo an update."""
     table, name = there.table, there.name
     value = _FILLED_WITH.get((table, name)) or want["default"]
     if not (value or want["identity"]) or not holds(table, f"{name} is null"):

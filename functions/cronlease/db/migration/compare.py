@@ -10,7 +10,7 @@ from cronlease.db.migration.catalogue import Catalogue, Difference, Holds, Part,
 from cronlease.db.migration.columns import changed, key_columns, own_times
 from cronlease.db.schema import schema
 
-# What a schedule is told by whoever declares it; a rule about these is the owner's own. Runs write the other columns.
+# Written by whoever declares a schedule, so a rule about these is the owner's own. Runs write the other columns.
 _DECLARED = {"function_name"}
 
 
@@ -103,13 +103,13 @@ def _is_unique(part: Part) -> bool:
 
 
 def _is_wider(part: Part, wanted: Catalogue) -> bool:
-    """Whether one of our keys is in it as a whole: then it forbids nothing that ours does not."""
+    """Whether it contains all of one of our keys: then it forbids nothing that ours does not."""
     keys = (each for each in of_table(wanted, part.table, "constraint").values() if each.detail["type"] in "pu")
     return any(set(each.detail["columns"]) <= set(part.detail["columns"]) for each in keys)
 
 
 def _made_again(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Difference]:
-    """What has a name that the migration is about to give."""
+    """Constraints and indexes whose names the migration is about to use."""
     for kind in ("constraint", "index"):
         for part in of_table(present, table, kind).values():
             if (table, kind, part.name) in wanted and part.detail.get("type") != "p":
@@ -117,7 +117,7 @@ def _made_again(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[D
 
 
 def _keys(present: Catalogue, wanted: Catalogue, table: str, holds: Holds, only: str = "pu") -> Iterator[Difference]:
-    """What is unique is so by a constraint of ours; one that has just another name is renamed."""
+    """Each key has to be a constraint of ours; one that differs only in its name is renamed."""
     there = [each for each in of_table(present, table, "constraint").values() if each.detail["type"] in "pu"]
     for key in of_table(wanted, table, "constraint").values():
         if key.detail["type"] not in only:
@@ -138,7 +138,7 @@ def _keys(present: Catalogue, wanted: Catalogue, table: str, holds: Holds, only:
 
 
 def _twins(present: Catalogue, wanted: Catalogue, table: str, holds: Holds) -> Iterator[Difference]:
-    """Numbers that are to be unique by the migration and are not: rows are not deleted for them."""
+    """Values that the migration makes unique and that are not: no row is deleted because of them."""
     have = of_table(present, table, "column")
     for key in of_table(wanted, table, "constraint").values():
         columns = key.detail["columns"]
@@ -198,7 +198,7 @@ def _rules(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Differ
         if there is None:
             yield Difference(f"{part.kind} {part.name} of {table} is missing", (_creation(part),))
         elif there.detail["text"].removesuffix(" NOT VALID") != part.detail["text"]:
-            what = f"{part.kind} {part.name} of {table} is another one"
+            what = f"{part.kind} {part.name} of {table} was changed"
             yield Difference(what, (_drop(there), _creation(part)))
         elif not there.detail["valid"]:
             what, statements = _awake(there, part)

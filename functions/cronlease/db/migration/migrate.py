@@ -3,8 +3,9 @@
 One transaction under one lock, so any number of processes may do it at the same time and none sees half.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration import adopt
 from cronlease.db.migration.advice import advice
-from cronlease.db.migration.bearers import bearers, notes, older, refusals
-from cronlease.db.migration.catalogue import Catalogue, Difference, made_by_each
+from cronlease.db.migration.bearers import bearers, notes, of_others, older, refusals
+from cronlease.db.migration.catalogue import Catalogue, made_by_each
 from cronlease.db.migration.packages import OURS, MigrationError, of_actions
-from cronlease.db.migration.replace import closing_of, replace
+from cronlease.db.migration.replace import closing_of, drop_set_aside, replace
 from cronlease.db.migration.schema_files import (
     Packages,
     SchemaFile,
     absent,
     adopted_tables,
+    before_tables,
     files_named,
     functions_and_views,
     has_ledger,
@@ -33,6 +35,7 @@ from cronlease.db.migration.schema_files import (
     tables_of,
     wanted,
 )
+from cronlease.db.migration.table_locks import lock_tables
 from cronlease.db.migration.trial import reactions, silence, try_out, wake
 from cronlease.db.queries import Query, first, load_queries
 from cronlease.db.schema import PUBLIC, lock_key, schema
@@ -71,9 +74,13 @@ def migrate(
     note: Note = _ignore,
 ) -> list[str]:
     """Brings the database up to schema/; answers the names of the migrations it applied. Packages: those that are
-    declared; what is in the database already is kept up, too. Roles: also what roles.sql says, from then on by every
-    migrate."""
-    return _locked(url, lambda conn: _apply(conn, packages, progress, note, roles=roles))
+    declared; those in the database already are kept up to date, too. Roles: also applies roles.sql, as every later
+    migrate then does."""
+    applied = _locked(url, lambda conn: _apply(conn, packages, progress, note, roles=roles))
+    # What cannot be dropped now goes with the next migrate.
+    with suppress(DatabaseTrouble), closing(connect_sync(url)) as conn:
+        drop_set_aside(conn, functions_and_views(), after_calls=True)
+    return applied
 
 
 def rehearse(url: str, packages: Packages = None) -> None:
@@ -83,8 +90,8 @@ def rehearse(url: str, packages: Packages = None) -> None:
 
 
 def create_if_absent(url: str, note: Note = _ignore, packages: Packages = None) -> list[str]:
-    """The same for a first run: only where nothing of ours, or of one of the packages, exists yet, or what an older
-    generation left. What is half there is left to a person."""
+    """The same for a first run: only if nothing of ours, or of one of the packages, exists yet, or only what an older
+    generation left. A schema that is half there is left to a person."""
 
     def apply_to_nothing(conn: Any) -> list[str]:
         there = state(conn, packages)
@@ -92,8 +99,8 @@ def create_if_absent(url: str, note: Note = _ignore, packages: Packages = None) 
             # Another first run was faster.
             return []
         if there == "partial":
-            found = bearers(conn, pending(conn, packages), packages)
-            adopt.perform(conn, list(refusals(found)), note, adopting=True)
+            named = bearers(conn, pending(conn, packages), packages)
+            adopt.perform(conn, list(refusals(named)), note, adopting=True)
             raise MigrationError("part of the schema is missing")
         return _apply(conn, packages, _ignore, note)
 
@@ -101,7 +108,7 @@ def create_if_absent(url: str, note: Note = _ignore, packages: Packages = None) 
 
 
 def create_for(url: str, actions: Iterable[str], note: Note = _ignore) -> list[str]:
-    """Tables that these actions need and that are not there, beside our own. Needs no right where all are."""
+    """Creates the tables, besides our own, that these actions need. Needs no right if all of them are there."""
     packages = of_actions(actions)
     if packages == (OURS,):
         return []
@@ -125,7 +132,7 @@ def state(conn: Any, packages: Packages = None) -> str:
 
 
 def has_schema(conn: Any) -> bool:
-    """Whether the schema is there. Public, which everybody has and somebody may have dropped, is not made here."""
+    """Whether the schema is there, or is public: that is not created here, even if somebody dropped it."""
     return schema() == PUBLIC or _ask(conn, "has_schema") is True
 
 
@@ -134,7 +141,7 @@ def _locked(url: str, work: Callable[[Any], list[str]], end: str = "commit") -> 
         with closing(connect_sync(url)) as conn:
             send_sync(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
             ask_sync(conn, Query(f"select pg_advisory_xact_lock({lock_key('migrate')}, 0)", {}, first))
-            # From here waiting would make every request wait behind us.
+            # From here on, waiting would make every request wait behind us.
             send_sync(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
             applied = work(conn)
             send_sync(conn, end)
@@ -160,23 +167,34 @@ def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, rol
     named = bearers(conn, unseen, packages)
     taken_over = {each.name for each in older(named)}
 
-    # What others made or own is refused before anything is looked into.
-    adopt.perform(conn, [*refusals(named), *_of_others(conn, files, replaced)], note, adopting=True)
+    # What others made or own is refused before anything else is examined.
+    adopt.perform(conn, [*refusals(named), *of_others(conn, tables_of(files), replaced)], note, adopting=True)
 
     # Tables that were there before: what the migrations make of them is known before any is changed.
     expected = {} if new == made_by(files) else _expected(conn, there, files, note)
     known = adopt.recognised(conn, expected) if expected and not has_ledger(conn) else []
     migrations = [file for file in unseen if file.name not in known]
     theirs = reactions(conn, expected) if adopting else []
+    total, done = len(migrations) + len(replaced), count(1)
+
+    def put(file: SchemaFile) -> None:
+        replace(conn, file, adopting=file.name in taken_over)
+        progress(next(done), total)
+
+    # Hits wait while tables and views are locked: functions that do not need the migrations are replaced before that.
+    drop_set_aside(conn, replaced)
+    early = before_tables(replaced, migrations) if there == "complete" and not adopting else []
+    for file in early:
+        put(file)
+    lock_tables(conn, [*(file.name for file in replaced if file.is_view), *tables_of(files)])
     silence(conn, theirs)
     if expected:
         adopt.perform(conn, adopt.before(conn, expected, migrations), note, adopting=True)
 
     # Migrations, each once.
-    total = len(migrations) + len(replaced)
-    for done, file in enumerate(migrations, start=1):
+    for file in migrations:
         _send(conn, file)
-        progress(done, total)
+        progress(next(done), total)
     for file in unseen:
         record(conn, file)
     label(conn, files)
@@ -188,9 +206,9 @@ def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, rol
     send_sync(conn, closing_of(new, tables_of(files)))
 
     # Functions and views, every time.
-    for done, file in enumerate(replaced, start=len(migrations) + 1):
-        replace(conn, file, adopting=file.name in taken_over)
-        progress(done, total)
+    for file in replaced:
+        if file not in early:
+            put(file)
     if adopting:
         try_out(conn, theirs, packages)
     if roles or _ask(conn, "has_roles"):
@@ -213,19 +231,10 @@ def _create_schema(conn: Any) -> None:
         ) from trouble
 
 
-def _of_others(conn: Any, files: list[SchemaFile], replaced: list[SchemaFile]) -> Iterator[Difference]:
-    """What only its owner may change."""
-    params = {"tables": tables_of(files), "functions": [file.name for file in replaced]}
-    for each in ask_sync(conn, Query(_SQL["of_others"], params, first)):
-        kind, thing, owner = each["kind"], each["object"], each["owner"]
-        fix = f"alter {kind} {schema()}.{thing.removeprefix(f'{schema()}.')} owner to {each['migrator']}"
-        yield Difference(f"{kind} {thing} belongs to the role {owner}, who could migrate instead", fix=fix)
-
-
 def _expected(conn: Any, there: str, files: list[SchemaFile], note: Note) -> dict[str, Catalogue]:
-    """What the tables are compared with; empty where there is nothing to compare, or no way to."""
+    """What the tables are compared with; empty if there is nothing to compare, or no way to do so."""
     if newer_migrations(conn):
-        # In a database of a newer version nothing that it made is put back to what it was.
+        # A newer version has migrated this database: nothing that it made is put back.
         return {}
     try:
         return made_by_each(conn, files)

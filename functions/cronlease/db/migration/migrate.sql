@@ -49,31 +49,3 @@ select exists (
     and p.pronamespace = 'public'::regnamespace
     and r.rolname = 'cronlease_runner'
 )
-
--- name: of_others
--- The tables and functions of these names that this role may not change, with their owners.
-select coalesce(
-  jsonb_agg(
-    jsonb_build_object(
-      'kind', o.kind,
-      'object', o.object,
-      'owner', o.owner::regrole::text,
-      'migrator', current_user::regrole::text
-    )
-    order by o.object
-  ),
-  '[]'
-)
-from (
-  select 'table' as kind, c.relname::text as object, c.relowner as owner
-  from pg_catalog.pg_class c
-  where c.relnamespace = to_regnamespace('public')
-    and c.relname = any (%(tables)s::text[])
-    and c.relkind = 'r'
-  union all
-  select 'function', p.oid::regprocedure::text, p.proowner
-  from pg_catalog.pg_proc p
-  where p.pronamespace = to_regnamespace('public')
-    and p.proname = any (%(functions)s::text[])
-) o
-where not pg_has_role(current_user, o.owner, 'usage')

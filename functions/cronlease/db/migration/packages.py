@@ -7,7 +7,6 @@ the checkout that it is imported from.
 
 import functools
 import importlib.util
-import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -48,5 +47,7 @@ def of_actions(actions: Iterable[str]) -> tuple[str, ...]:
 
 def came_with(package: str) -> dict[str, list[str]]:
     """Its functions and views that came after version 0.1, by the migration that came with them."""
+    import tomllib
+
     file = folder_of(package) / "came_with.toml"
     return tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}

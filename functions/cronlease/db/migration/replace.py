@@ -1,6 +1,12 @@
 """Puts a function or view of schema/ into the database: older signatures go, grants stay, and nobody gets a
-new one by default."""
+new one by default.
 
+An older signature goes in two steps. Calls of it may be under way, and may be waiting for the very tables that
+migrate has locked: they would fail if it were gone when they return. So it is set aside under another name, and
+dropped when they have ended.
+"""
+
+import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,16 +17,18 @@ from cronlease.db.queries import Query, first, load_queries
 from cronlease.errors import Mismatch
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_SET_ASIDE = "_set_aside_by_migrate"
+_LONGEST_CALL = 5.0
 
 
 def grants_of(conn: Any, name: str) -> list[str]:
-    """Statements that give again what is granted now on the function or view of that name."""
+    """Statements that grant again what is granted now on the function or view of that name."""
     grants: list[str] = ask_sync(conn, Query(_SQL["grants"], {"name": name}, first))
     return grants
 
 
 def closing_of(names: Iterable[str], tables: Iterable[str] = ()) -> str:
-    """The statement that takes these new things, and what numbers the tables' rows, from all but their owner."""
+    """The statement that revokes these new things, and the tables' sequences, from all but their owner."""
     return _SQL["close"].strip().replace("{names}", _array(names)).replace("{tables}", _array(tables))
 
 
@@ -33,35 +41,61 @@ def replace(conn: Any, file: SchemaFile, *, adopting: bool = False) -> None:
     is adopted was not ours: nobody keeps a right on it, since ours may act with the rights of its owner."""
     grants, before = [] if adopting else grants_of(conn, file.name), _versions(conn, file.name)
     if adopting and "returns trigger" not in file.text:
-        # Made anew, it also has another owner. Triggers hold on to theirs, which acts for whoever writes.
-        _drop(conn, file.name, before)
+        # A new one also gets a new owner. Triggers hold on to their function, which acts for whoever writes.
+        _drop(conn, _older(conn, file.name, before))
     send_sync(conn, "savepoint before")
     try:
         send_sync(conn, file.sql)
     except Mismatch:
-        # Same name and arguments, another result: that cannot be replaced in place.
+        # The same name and arguments with another result cannot be replaced in place.
         send_sync(conn, "rollback to savepoint before")
-        _drop(conn, file.name, before)
+        _set_aside(conn, file.name, _older(conn, file.name, before))
         send_sync(conn, file.sql)
     send_sync(conn, "release savepoint before")
-    _drop(conn, file.name, before)
+    _set_aside(conn, file.name, _older(conn, file.name, before))
     if adopting or not _oids(before) & _oids(_versions(conn, file.name)):
         send_sync(conn, closing_of([file.name]))
     for statement in filter(None, [*grants, file.closing]):
         send_sync(conn, statement)
 
 
+def drop_set_aside(conn: Any, files: Iterable[SchemaFile], *, after_calls: bool = False) -> None:
+    """Drops what was set aside of these. After calls: waits until no statement is under way that may be in one."""
+    names = [f"{file.name}{_SET_ASIDE}" for file in files]
+    found = ask_sync(conn, Query(_SQL["set_aside"], {"names": names}, first))
+    if found["functions"] and after_calls:
+        is_called: Query[bool] = Query(_SQL["is_called"], {"now": found["now"]}, first)
+        gives_up_at = time.monotonic() + _LONGEST_CALL
+        while time.monotonic() < gives_up_at and ask_sync(conn, is_called):
+            time.sleep(0.05)
+    _drop(conn, [f"function {each}" for each in found["functions"]])
+
+
 def _versions(conn: Any, name: str) -> dict[str, str]:
-    """Every function or view of that name: its version, and the statement that drops it."""
+    """Every function or view of that name: its version, and what a statement calls it."""
     versions: dict[str, str] = ask_sync(conn, Query(_SQL["versions"], {"name": name}, first))
     return versions
 
 
-def _drop(conn: Any, name: str, before: Collection[str]) -> None:
-    """Drops those of the versions that nothing has replaced."""
-    for version, removal in _versions(conn, name).items():
-        if version in before:
-            send_sync(conn, removal)
+def _older(conn: Any, name: str, before: Collection[str]) -> list[str]:
+    """Those of the versions that nothing has replaced."""
+    return [each for version, each in _versions(conn, name).items() if version in before]
+
+
+def _drop(conn: Any, objects: Iterable[str]) -> None:
+    for each in objects:
+        send_sync(conn, f"drop {each}")
+
+
+def _set_aside(conn: Any, name: str, objects: Iterable[str]) -> None:
+    """Views are dropped: whoever reads one has it locked until the end."""
+    for each in objects:
+        if each.startswith("view "):
+            _drop(conn, [each])
+            continue
+        # Tried, so that whatever needs it is named now and not when it is dropped.
+        send_sync(conn, f"savepoint trial; drop {each}; rollback to savepoint trial; release savepoint trial")
+        send_sync(conn, f"alter {each} rename to {name}{_SET_ASIDE}")
 
 
 def _oids(versions: Iterable[str]) -> set[str]:

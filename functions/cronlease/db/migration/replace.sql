@@ -1,23 +1,45 @@
 -- Functions and views: what is there, and who may use it.
 
 -- name: versions
--- Every function or view of that name: the version of its catalog row, and the statement that drops it.
-select coalesce(jsonb_object_agg(version, removal), '{}')
+-- Every function or view of that name: the version of its catalog row, and what a statement calls it.
+select coalesce(jsonb_object_agg(version, object), '{}')
 from (
-  select p.oid || '/' || p.xmin as version, format('drop function %%s', p.oid::regprocedure) as removal
+  select p.oid || '/' || p.xmin as version, format('function %%s', p.oid::regprocedure) as object
   from pg_catalog.pg_proc p
   where p.proname = %(name)s::text
     and p.pronamespace = 'public'::regnamespace
   union all
-  select c.oid || '/' || c.xmin, format('drop view %%s', c.oid::regclass)
+  select c.oid || '/' || c.xmin, format('view %%s', c.oid::regclass)
   from pg_catalog.pg_class c
   where c.relname = %(name)s::text
     and c.relnamespace = 'public'::regnamespace
     and c.relkind = 'v'
 ) present
 
+-- name: set_aside
+-- The functions that were set aside under these names, as a statement calls them, and what time it is.
+select jsonb_build_object(
+  'now', clock_timestamp(),
+  'functions', coalesce(jsonb_agg(p.oid::regprocedure::text), '[]')
+)
+from pg_catalog.pg_proc p
+where p.proname = any (%(names)s::text[])
+  and p.pronamespace = to_regnamespace('public')
+  and pg_has_role(current_user, p.proowner, 'usage')
+
+-- name: is_called
+-- Whether a statement that is older than that may still be under way. What other roles do is hidden from most.
+select exists (
+  select
+  from pg_catalog.pg_stat_activity a
+  where a.datname = current_database()
+    and a.pid <> pg_backend_pid()
+    and coalesce(a.state, 'active') = 'active'
+    and coalesce(a.query_start < %(now)s::timestamptz, true)
+)
+
 -- name: grants
--- Statements that give what is granted now again, to whatever bears the name afterwards.
+-- Statements that grant again what is granted now, on whatever has the name afterwards.
 with object as (
   select 'function' as kind, p.proname as name, p.proacl as acl, p.proowner as owner
   from pg_catalog.pg_proc p
@@ -53,8 +75,8 @@ from (
 ) again
 
 -- name: close
--- Takes these new tables, views and functions from everybody but their owner, and the sequences behind the identities of
--- those tables: default privileges may have given them away the moment they were made.
+-- Revokes these new tables, views and functions from everybody but their owner, and the sequences behind the identities
+-- of those tables: default privileges may have granted them the moment they were made.
 do $$
 declare
   v_statement text;

@@ -25,7 +25,7 @@ Packages = Collection[str] | None
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """One file of schema/: its name without the ending, and its text with line ends made equal everywhere."""
+    """One file of schema/: its name without the ending, and its text, with the same line ends everywhere."""
 
     name: str
     text: str
@@ -33,7 +33,7 @@ class SchemaFile:
 
     @property
     def sql(self) -> str:
-        """What is sent: the text, about our schema. The hash is of the text."""
+        """What is sent: the text with the name of our schema in it. The hash is of the text as it is in the file."""
         return in_schema(self.text)
 
     @property
@@ -47,7 +47,7 @@ class SchemaFile:
 
     @property
     def adopts(self) -> dict[str, list[str]]:
-        """The tables that it grows where they are there already, each with the columns that it begins with."""
+        """The tables that it grows if they are there already, each with the columns that it begins with."""
         return {
             name: re.findall(r"^  (?!primary key)(\w+) ", columns, re.MULTILINE)
             for name, columns in _GROWS_TABLE.findall(self.text)
@@ -59,7 +59,7 @@ class SchemaFile:
 
     @property
     def closing(self) -> str:
-        """Takes a function from everybody: it is made open to all, and may act with the rights of its owner."""
+        """Revokes a function from everybody: SQL creates it open to all, and it may act with its owner's rights."""
         is_function = "create or replace function" in self.text
         return f"revoke all on function {schema()}.{self.name} from public" if is_function else ""
 
@@ -80,8 +80,15 @@ def files_named(name: str, packages: Packages = None) -> list[SchemaFile]:
 
 def functions_and_views(packages: Packages = None) -> list[SchemaFile]:
     """In the order in which they are applied: views may call functions, never the other way round, since functions
-    are not looked into while they are made."""
+    are not checked while they are created."""
     return sorted(schema_files("functions", packages), key=lambda file: file.is_view)
+
+
+def before_tables(replaced: Iterable[SchemaFile], migrations: Iterable[SchemaFile]) -> list[SchemaFile]:
+    """The functions that can be replaced before these migrations are applied: what those make is not in their
+    signatures. Their bodies are not looked into."""
+    made = re.compile(rf"\b({'|'.join(made_by(migrations)) or '(?!)'})\b")
+    return [file for file in replaced if not file.is_view and not made.search(file.text.partition("$$")[0])]
 
 
 def tables_of(files: Iterable[SchemaFile]) -> list[str]:
@@ -94,8 +101,8 @@ def made_by(files: Iterable[SchemaFile]) -> list[str]:
 
 
 def pending(conn: Any, packages: Packages = None) -> list[SchemaFile]:
-    """The migrations of these packages that this database has yet to see; raises MigrationError for a ledger that is
-    not true."""
+    """The migrations of these packages that this database has yet to see; raises MigrationError if the ledger is
+    wrong."""
     applied, files = _applied(conn), schema_files("migrations", packages)
     for file in files:
         if file.name not in applied:
@@ -106,15 +113,15 @@ def pending(conn: Any, packages: Packages = None) -> list[SchemaFile]:
             )
         if missing := _missing_table(conn, file.tables):
             raise MigrationError(
-                f"table {missing} is gone although {file.name} was applied: restore it, or to have an empty one"
-                f" delete that row of cronlease_migrations and migrate again"
+                f"table {missing} is gone although {file.name} was applied: restore it, or delete"
+                " that row of cronlease_migrations and migrate again to get an empty one"
             )
     return [file for file in files if file.name not in applied]
 
 
 def newer_migrations(conn: Any) -> list[str]:
-    """Migrations that this database has seen and that are not in schema/: of a newer version. What a package that
-    is not installed here has made is none of our business."""
+    """Migrations of a newer version: this database has seen them, and they are not in schema/. Those of a package
+    that is not installed here are left out."""
     if not has_ledger(conn):
         return []
     known = [file.name for file in schema_files("migrations")]
@@ -124,7 +131,7 @@ def newer_migrations(conn: Any) -> list[str]:
 
 
 def packages_in(conn: Any) -> set[str]:
-    """The packages of which this database has seen a migration, or has a table where the role may not look at the
+    """The packages of which this database has seen a migration, or has a table, if the role may not read the
     ledger."""
     files = schema_files("migrations")
     if has_ledger(conn) and not ask_sync(conn, Query(_SQL["ledger_is_readable"], {}, first)):
@@ -135,8 +142,8 @@ def packages_in(conn: Any) -> set[str]:
 
 
 def wanted(conn: Any, declared: Packages) -> tuple[str, ...]:
-    """The packages that belong into this database: those that are declared, and those that are there already. All
-    that are installed where nobody declares any."""
+    """The packages that belong in this database: those that are declared and those that are there already; all that
+    are installed if nobody declares any."""
     if declared is None:
         return installed()
     there = packages_in(conn)
@@ -144,7 +151,7 @@ def wanted(conn: Any, declared: Packages) -> tuple[str, ...]:
 
 
 def adopted_tables(packages: Packages = None) -> list[str]:
-    """The tables that migrations grow where they find them."""
+    """The tables that migrations grow if they are there already."""
     return [name for file in schema_files("migrations", packages) for name in file.adopts]
 
 
@@ -163,7 +170,7 @@ def record_of(file: SchemaFile) -> str:
 
 
 def label(conn: Any, files: Iterable[SchemaFile]) -> None:
-    """Says in the ledger whose each of these migrations is."""
+    """Records in the ledger which package each of these migrations belongs to."""
     send_sync(conn, labels_of(files))
 
 

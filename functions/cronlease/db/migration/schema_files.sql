@@ -6,7 +6,7 @@ select coalesce(jsonb_object_agg(name, hash), '{}')
 from public.cronlease_migrations
 
 -- name: newer
--- Migrations of these packages that are not known. A row that version 0.1 wrote is the mechanism's for all it knew.
+-- Migrations of these packages that are not known. Version 0.1 knew no packages: its rows count as cronlease's.
 select coalesce(jsonb_agg(m.name order by m.name), '[]')
 from public.cronlease_migrations m
 where m.name <> all (%(known)s::text[])

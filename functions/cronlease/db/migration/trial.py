@@ -1,5 +1,5 @@
-"""Triggers and rules that others have put on tables which are adopted: silent while those are changed, and then tried
-out, so that one that would make every run fail is named before the migration is committed."""
+"""Triggers and rules of others on tables that are adopted: disabled while those are changed, and then tried out, so
+that one that would make every run fail is named before the migration is committed."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -16,7 +16,7 @@ from cronlease.db.schema import in_schema, schema
 from cronlease.errors import Contended, DatabaseTrouble, SchemaMissing
 
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
-# Lets the functions of a trial be planned anew: the plan that a rule has emptied does not know of any table.
+# Makes the server plan the functions of a trial anew: a plan that a rule has emptied refers to no table.
 _FUNCTIONS = ("ensure_schedule", "take_refresh_lock", "finish_refresh_run")
 _FRESH = ";".join(f"alter function public.{name} volatile" for name in _FUNCTIONS)
 
@@ -45,7 +45,7 @@ class Reaction(NamedTuple):
 
     @property
     def searching(self) -> str:
-        """Lets the function of a trigger find what it names without a schema, whoever calls it."""
+        """Makes the function of a trigger find what it names without a schema, whoever calls it."""
         function = self.function or ""
         function = function if "." in function.partition("(")[0] else f"{schema()}.{function}"
         return f"alter function {function} set search_path = {schema()}"
@@ -62,7 +62,7 @@ def reactions(conn: Any, by: Made) -> list[Reaction]:
 
 
 def silence(conn: Any, theirs: Iterable[Reaction]) -> None:
-    """What migrate writes into the tables of others is no event of theirs, and no trigger may undo it."""
+    """What migrate writes into the tables of others must not fire their triggers, which could undo it."""
     for each in theirs:
         send_sync(conn, each.silencing)
 
@@ -80,27 +80,27 @@ def try_out(conn: Any, theirs: Iterable[Reaction], packages: Packages = None) ->
     trouble = _trial()
     if trouble is None:
         return
-    said = f"a run on these tables would fail: {trouble}{detail_of(trouble)}"
+    what = f"a run on these tables would fail: {trouble}{detail_of(trouble)}"
     diag = getattr(trouble.__cause__, "diag", None)
     if diag is not None and diag.constraint_name and diag.table_name:
         fix = f"alter table {schema()}.{diag.table_name} drop constraint {diag.constraint_name}"
         if _trial(fix) is None:
-            raise MigrationError(Difference(said, fix=fix).sentence)
+            raise MigrationError(Difference(what, fix=fix).sentence)
     for each in theirs:
         if _trial(f"{each.removal};{in_schema(_FRESH)}" if each.kind == "rule" else each.removal) is not None:
             continue
-        said = f"{each.kind} {each.name} of {each.of_table} would make runs fail: {trouble}{detail_of(trouble)}"
+        what = f"{each.kind} {each.name} of {each.of_table} would make runs fail: {trouble}{detail_of(trouble)}"
         if each.function and isinstance(trouble, SchemaMissing) and _trial(each.searching) is None:
             raise MigrationError(
-                Difference(f"{said}, since our functions search no schema", fix=each.searching).sentence
+                Difference(f"{what}, since our functions search only pg_catalog", fix=each.searching).sentence
             )
-        raise MigrationError(Difference(said, fix=each.removal).sentence)
+        raise MigrationError(Difference(what, fix=each.removal).sentence)
     names = ", ".join(f"{each.kind} {each.name} of {each.of_table}" for each in theirs)
-    raise MigrationError(f"{said}: change what forbids it{f' ({names})' if names else ''}, then migrate")
+    raise MigrationError(f"{what}: change what forbids it{f' ({names})' if names else ''}, then migrate")
 
 
 def _tried(conn: Any, text: str, preparation: str = "") -> DatabaseTrouble | None:
-    """What goes wrong in a trial after this statement, if anything."""
+    """What goes wrong, if anything, in a trial after this statement."""
     send_sync(conn, "savepoint trial")
     try:
         send_sync(conn, f"{preparation};{text}")

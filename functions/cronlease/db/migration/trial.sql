@@ -1,6 +1,6 @@
 -- name: trial
--- A run of each ending on a schedule that is there and on a new one, on tables that were there before. Rolled back by the
--- caller. What waits for the commit is checked now.
+-- On tables that were there before: a run with each kind of end, on a schedule that is there and on a new one. Rolled back
+-- by the caller. Constraints that wait for the commit are checked now.
 do $$
 declare
   v_new text := 'cronlease_trial';

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const every = 5000;
-  // The viewer's clock may be wrong: everything is counted from the database's.
+  // The viewer's clock may be wrong, so everything is counted from the database's.
   let ahead = 0;
   const take = (main) => {
     if (main.dataset.now) ahead = Date.parse(main.dataset.now) - Date.now();
@@ -43,7 +43,7 @@
       const here = new URL(location.href);
       here.searchParams.delete("said");
       const answer = await fetch(here, {headers: {Accept: "text/html"}, cache: "no-store"});
-      // Only this part of it: its styles have a nonce that this document's policy does not know.
+      // Only this part: the new page's styles have a nonce that this document's policy does not accept.
       const found = /<main[^]*<\/main>/.exec(await answer.text());
       const page = found && new DOMParser().parseFromString(found[0], "text/html").getElementById("live");
       if (!page || busy()) return;
@@ -57,7 +57,7 @@
       fresh.textContent = "Up to date, refreshed every 5 seconds.";
       show();
     } catch {
-      fresh.textContent = "The service does not answer: trying again.";
+      fresh.textContent = "The service does not answer. Trying again.";
     }
   };
   take(document.getElementById("live"));

@@ -1,10 +1,10 @@
-"""The verdict's rule about slots: none is left out without a count."""
+"""The verdict's rule about slots: each one is served or counted."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronlease.emulator.left_out import SlotRun, left_out
+from cronlease.emulator.uncounted_slots import SlotRun, uncounted_slots
 
 NINE = datetime(2026, 3, 28, 8, tzinfo=UTC)
 DAILY = "0 9 * * * Europe/Berlin"
@@ -28,7 +28,7 @@ def run(days: int, missed: int = 0, *, committed: bool = True, planned_from: str
     ],
 )
 def test_what_is_served_or_counted_is_in_order(runs: list[SlotRun]) -> None:
-    assert left_out(runs) == []
+    assert uncounted_slots(runs) == []
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_what_is_served_or_counted_is_in_order(runs: list[SlotRun]) -> None:
     ],
 )
 def test_what_is_left_out_or_counted_twice_is_said(runs: list[SlotRun], said: str) -> None:
-    (found,) = left_out(runs)
+    (found,) = uncounted_slots(runs)
     assert found.endswith(said)

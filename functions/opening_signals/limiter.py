@@ -1,27 +1,28 @@
-"""Whose turn it is: so many sources at the same time, few of them of one host, and nobody waits for one that hangs.
+"""Limits how many sources are fetched at the same time, in all and per host. A source that hangs delays no other.
 
-Only sources that get on count. One that has waited for the network for half a second gives its turn to another, keeps
-its place at its host, and takes a turn again when something has come.
+Only sources that make progress count. One that has waited on the network for half a second gives its permit to
+another, keeps its place at its host, and takes a permit again when data has arrived.
 """
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from opening_signals.feeds.model import Source
 from opening_signals.http.hosts import Host, host_of
 
-# Seconds without anything from the network after which another source gets the turn.
+# Seconds without data from the network after which another source gets the permit.
 PATIENCE = 0.5
-# So many times as many as have a turn may be waiting for the network.
+# Sources in progress, those that wait on the network included, per permit.
 _MOST_WAITING = 8
 
-Fetch = Callable[[Source, "Turn"], Awaitable[None]]
+Fetch = Callable[[Source, "Permit"], Awaitable[None]]
 
 
-def in_turn(sources: Sequence[Source], failures: Callable[[Source], int]) -> list[Source]:
-    """The healthy first, and the hosts mixed: neither the broken nor one host with many boards delay the others."""
+def fetch_order(sources: Sequence[Source], failures: Callable[[Source], int]) -> list[Source]:
+    """Healthy sources first, and hosts mixed: neither broken sources nor one host with many boards delay the rest."""
     of_host: dict[str, int] = defaultdict(int)
     places = {}
     for source in sorted(sources, key=failures):
@@ -30,8 +31,8 @@ def in_turn(sources: Sequence[Source], failures: Callable[[Source], int]) -> lis
     return sorted(sources, key=lambda source: places[source.name])
 
 
-class Turns:
-    """The turns of one run."""
+class Limiter:
+    """The permits of one run."""
 
     def __init__(self, at_once: int, per_host: int) -> None:
         self._at_once = at_once
@@ -43,21 +44,20 @@ class Turns:
     def host(self, source: Source) -> Host:
         return self._hosts[host_of(source.url)]
 
-    async def each(self, sources: Sequence[Source], fetch: Fetch) -> None:
-        """Fetches all of them, each when its turn has come."""
+    async def fetch_all(self, sources: Sequence[Source], fetch: Fetch) -> None:
+        """Calls `fetch` for each source, as soon as the limits allow it."""
         pending = list(sources)
         async with asyncio.TaskGroup() as group:
             while pending:
                 source = self._next(pending)
                 if source is None:
-                    await self._change(min(self.host(each).rests() or 60.0 for each in pending))
+                    await self._wait_for_change(min(self.host(each).rests() or 60.0 for each in pending))
                     continue
                 pending.remove(source)
-                turn = Turn(self)
                 self._active += 1
                 self._begun += 1
                 self.host(source).running += 1
-                group.create_task(self._one(source, turn, fetch))
+                group.create_task(self._fetch(source, Permit(self), fetch))
 
     def _next(self, pending: Sequence[Source]) -> Source | None:
         if self._returning or self._active >= self._at_once or self._begun >= self._at_once * _MOST_WAITING:
@@ -68,62 +68,60 @@ class Turns:
                 return source
         return None
 
-    async def _one(self, source: Source, turn: "Turn", fetch: Fetch) -> None:
+    async def _fetch(self, source: Source, permit: "Permit", fetch: Fetch) -> None:
         try:
-            await fetch(source, turn)
+            await fetch(source, permit)
         finally:
-            self._active -= not turn.is_given_up
+            self._active -= permit.is_held
             self._begun -= 1
             self.host(source).running -= 1
-            self._tell()
+            self._notify()
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         self._active -= 1
-        self._tell()
+        self._notify()
 
-    async def take(self) -> None:
-        """Whoever has begun comes before those that have not."""
+    async def take_back(self) -> None:
+        """Sources that have begun come before those that have not."""
         self._returning += 1
         try:
             while self._active >= self._at_once:
-                await self._change(60.0)
+                await self._wait_for_change(60.0)
             self._active += 1
         finally:
             self._returning -= 1
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _change(self, seconds: float) -> None:
-        """Waits until somebody's turn has begun or ended, and not longer than that."""
-        try:
+    async def _wait_for_change(self, seconds: float) -> None:
+        """Waits until a permit is taken or released, at most this long."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            pass
 
 
-class Turn:
-    """The turn of one source."""
+class Permit:
+    """The permit of one source."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.is_given_up = False
-        self._turns = turns
+    def __init__(self, limiter: Limiter) -> None:
+        self.is_held = True
+        self._limiter = limiter
 
     async def wait(self, coming: Awaitable[Any]) -> Any:
-        """What comes from the network; the turn is another's while that takes long."""
-        timer = asyncio.get_running_loop().call_later(PATIENCE, self._give_up)
+        """Waits on the network; another source gets the permit if that takes long."""
+        timer = asyncio.get_running_loop().call_later(PATIENCE, self._release)
         try:
             answer = await coming
         finally:
             timer.cancel()
-        if self.is_given_up:
-            await self._turns.take()
-            self.is_given_up = False
+        if not self.is_held:
+            await self._limiter.take_back()
+            self.is_held = True
         return answer
 
-    def _give_up(self) -> None:
-        self.is_given_up = True
-        self._turns.give_up()
+    def _release(self) -> None:
+        self.is_held = False
+        self._limiter.release()

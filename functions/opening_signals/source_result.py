@@ -1,4 +1,4 @@
-"""How one source did in a run. A value; knows nothing of the network or the database."""
+"""The result of one source in a run. A value; knows nothing of the network or the database."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ DUPLICATE = "external_id: came again, and the last one counts"
 
 
 @dataclass(slots=True)
-class Collected:
-    """How far one source came. Without an error all of it was taken, or nothing has changed since the validators.
-    `items` counts those of the feed. `rejected` counts those that were left out, by reason, and `repaired` what was
-    corrected in the others: an item once for each of its reasons, and each item whose id came again later. `cause` is
-    set only for an unforeseen error.
+class SourceResult:
+    """Without an `error` the source was read to its end, or it has not changed since the validators. `items` counts
+    those of the feed. `rejected` counts, by reason, the items that were left out; `repaired` counts what was repaired
+    in the others: an item once for each of its reasons, and each item whose id came again later. Only an unexpected
+    error has a `cause`.
 
-    `doubt` says why some of its items may not have been seen, if so: then nothing may be closed. `order` is equal for
-    two readings whose pages were; a reading that is not `anchored` needs a second one before it closes anything.
-    `wait` is how many seconds its host asked to be left alone, and `is_silent` when that host did not answer."""
+    `doubt` says why items may have been missed: then nothing may be closed. Two readings with equal pages have an
+    equal `order`; a reading that is not `anchored` needs a second one before it closes anything. `wait` is how many
+    seconds the host asked to be left alone; `is_silent` means that it did not answer."""
 
     source: Source
     asked: bool = False
@@ -41,5 +41,5 @@ class Collected:
 
     @property
     def openings(self) -> int:
-        """How many there are, each counted once."""
+        """The number of distinct openings."""
         return self.items - self.skipped - self.rejected.total() - self.repaired[DUPLICATE]

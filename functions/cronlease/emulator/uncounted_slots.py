@@ -1,4 +1,4 @@
-"""The rule about slots, for the verdict: none is left out without a count. Pure: knows no database."""
+"""The verdict's rule about slots: each one is served or counted as missed. Pure: knows nothing of the database."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,7 +10,7 @@ from cronlease.slots import MOST_COUNTED
 
 
 class SlotRun(NamedTuple):
-    """A run that served a slot, in the order of the fences."""
+    """A run that served a slot."""
 
     function_name: str
     slot: datetime
@@ -19,10 +19,10 @@ class SlotRun(NamedTuple):
     planned_from: str
 
 
-def left_out(runs: Iterable[SlotRun]) -> list[str]:
-    """What was left out, a sentence each: between two slots that were served in a row, those that neither had a run
-    that succeeded nor were counted on the next one."""
-    found = []
+def uncounted_slots(runs: Iterable[SlotRun]) -> list[str]:
+    """One sentence per gap between two served slots where the number of slots without a success is not the number
+    that the next slot's runs counted as missed. The runs are in the order of their fences."""
+    gaps = []
     for name, of_one in groupby(runs, key=lambda run: run.function_name):
         served = [list(of_slot) for _, of_slot in groupby(of_one, key=lambda run: run.slot)]
         for before, after in pairwise(served):
@@ -36,5 +36,5 @@ def left_out(runs: Iterable[SlotRun]) -> list[str]:
             expected = slots.count(slots.after(last.slot), first.slot) + (not any(run.committed for run in before))
             counted = sum(run.missed for run in after)
             if counted != min(expected, MOST_COUNTED):
-                found.append(f"{name}, before {first.slot.isoformat()}: {expected} went by, {counted} were counted")
-    return found
+                gaps.append(f"{name}, before {first.slot.isoformat()}: {expected} went by, {counted} were counted")
+    return gaps
