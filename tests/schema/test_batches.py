@@ -36,6 +36,8 @@ MOST = 2**63 - 1
 POISON = {"fence": f"fence = {MOST}", "run_count": f"run_count = {MOST}"}
 """A row that cannot be claimed, and one that cannot be finished: a number of it cannot grow."""
 
+WAITS = "select exists (select from pg_locks where not granted and pid = %s)"
+
 
 def some(number: int) -> list[UUID]:
     return [uuid4() for _ in range(number)]
@@ -135,11 +137,26 @@ def test_requests_that_ask_again_while_their_first_claim_is_on_its_way_get_its_r
     claim = "select function_name from public.claim_due_refreshes(p_request_ids => %s)"
     with holding(dsn, claim, [requests]) as first, ThreadPoolExecutor() as threads:
         second = threads.submit(claim_many, conn, requests)
-        while not one(first, "select exists (select from pg_locks where not granted)"):
+        while not one(first, WAITS, [conn.info.backend_pid]):
             assert not second.done(), second.result()
         first.commit()
         assert names(second.result()) == ["row 0", "row 1", "row 2"]
     assert runs(conn) == 3
+
+
+def test_requests_that_ask_again_wait_for_a_lock_that_is_about_to_be_free(dsn: str, conn: psycopg.Connection) -> None:
+    """A commit lets go of its locks one by one, after its rows can be seen."""
+    due(conn, 2)
+    requests = some(2)
+    claim_many(conn, requests)
+    key = "public.refresh_lock_key('claim')"
+    lock = f"select pg_advisory_xact_lock({key}, id) from public.refresh_schedule where function_name = 'row 0'"
+    with holding(dsn, lock) as first, ThreadPoolExecutor() as threads:
+        again = threads.submit(claim_many, conn, requests)
+        while not one(first, WAITS, [conn.info.backend_pid]):
+            assert not again.done(), again.result()
+        first.commit()
+        assert names(again.result()) == ["row 0", "row 1"]
 
 
 @pytest.mark.parametrize("number", [1, 2, 7])

@@ -15,7 +15,7 @@ declare
   v_held jsonb;
 begin
   for v_run in
-    select r.request_id, r.function_name, r.action, s.locked_by = r.request_id::text as is_held
+    select r.request_id, r.function_name, r.action, s.id, s.locked_by = r.request_id::text as is_held
     from public.refresh_runs r
     left join public.refresh_schedule s on s.function_name = r.function_name
     where r.request_id = any (p_request_ids)
@@ -23,6 +23,9 @@ begin
   loop
     v_held := coalesce(v_held, '[]');
     continue when v_run.is_held is not true;
+    -- A transaction that has just committed lets go of its locks one by one: ours may see the claim before the lock is
+    -- free. Whoever has it keeps it only for one claim, and waits for nobody.
+    perform pg_advisory_xact_lock(public.refresh_lock_key('claim'), v_run.id);
     select t.* into v_claim
     from public.take_refresh_lock(
       p_function_name => v_run.function_name,
