@@ -36,8 +36,8 @@ declare
     'claim_refresh_alerts', 'read_refresh_health', 'refresh_due_closed', 'refresh_is_late', 'refresh_late_at',
     'refresh_next_at', 'settle_refresh_alerts', 'tell_refresh_abandoned', 'tell_refresh_end', 'write_refresh_alert',
     'read_refresh_page', 'read_refresh_schedule', 'record_refresh_operation', 'refresh_health',
-    'claim_due_refreshes', 'end_refresh_run', 'finish_refresh_runs', 'grant_refresh_locks', 'held_refreshes',
-    'renew_refresh_locks', 'take_due_refreshes', 'take_refresh_locks'
+    'claim_due_refreshes', 'end_refresh_runs', 'finish_refresh_runs', 'grant_refresh_locks', 'held_refreshes',
+    'refresh_after_end', 'renew_refresh_locks', 'take_due_refreshes', 'take_refresh_locks'
   ];
   v_name text;
   v_role text;

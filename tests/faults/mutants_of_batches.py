@@ -82,6 +82,12 @@ _HELD: list[Guard] = [
         GONE,
         due.test_a_request_that_had_its_run_never_gets_another,
     ),
+    (
+        "it does not wait for a lock that is about to be free",
+        "    perform pg_advisory_xact_lock(public.refresh_lock_key('claim'), v_run.id);\n",
+        GONE,
+        batches.test_requests_that_ask_again_wait_for_a_lock_that_is_about_to_be_free,
+    ),
     ("a run that is over is nothing", "v_held := coalesce(v_held, '[]');", GONE, _AGAIN),
 ]
 _FINISH: list[Guard] = [
@@ -91,11 +97,31 @@ _FINISH: list[Guard] = [
         "e.status",
         batches.test_one_that_lost_its_lease_is_reported_lost_and_the_others_are_closed,
     ),
+]
+_END: list[Guard] = [
     (
         "what was counted is forgotten",
-        "p_inserted => v_run.inserted",
-        "p_inserted => null",
+        "inserted = e.inserted",
+        "inserted = null",
         batches.test_the_ends_of_a_batch_are_each_written_as_their_own,
+    ),
+    (
+        "they are answered in any order",
+        "order by e.ordinality",
+        "order by e.ordinality desc",
+        batches.test_the_ends_of_a_batch_are_each_written_as_their_own,
+    ),
+    (
+        "it waits for a row",
+        "for no key update of s skip locked",
+        "for no key update of s",
+        batches.test_a_row_that_somebody_else_has_locked_is_busy_and_the_others_end,
+    ),
+    (
+        "a busy row is lost",
+        "when s.function_name is not null then 'busy'",
+        "when false then 'busy'",
+        batches.test_a_row_that_somebody_else_has_locked_is_busy_and_the_others_end,
     ),
 ]
 _RENEW: list[Guard] = [
@@ -115,5 +141,6 @@ ALL = [
     *mutants_of("take_due_refreshes", "a batch", _DUE),
     *mutants_of("held_refreshes", "asked again", _HELD),
     *mutants_of("finish_refresh_runs", "ends", _FINISH),
+    *mutants_of("end_refresh_runs", "ends", _END),
     *mutants_of("renew_refresh_locks", "renewals", _RENEW),
 ]

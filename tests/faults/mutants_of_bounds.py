@@ -127,11 +127,20 @@ ALL = [
         [("a lease has no end", "p_lease > interval '1 day'", "false", bounds.test_a_lease_is_at_most_a_day)],
     ),
     *mutants_of(
-        "end_refresh_run",
+        "refresh_after_end",
+        "finish",
+        [("a delay has no end", "p_delay > v_most", "false", _delay)],
+    ),
+    *mutants_of(
+        "end_refresh_runs",
         "finish",
         [
-            ("a delay has no end", "p_delay > v_most", "false", _delay),
-            ("all history can be deleted", "p_retention < interval '1 hour'", "false", _retention),
+            (
+                "all history can be deleted",
+                "interval '30 days'), interval '1 hour')",
+                "interval '30 days'))",
+                _retention,
+            )
         ],
     ),
     *map(_args_of, bounds.ARGS),

@@ -7,7 +7,7 @@ from tests.schema import test_finish as finish
 from tests.schema import test_lease as lease
 from tests.schema import test_prune as prune
 
-_RECORDED = "\n      and r.status in ('success', 'partial', 'failed', 'interrupted')"
+_RECORDED = "\n        and r.status in ('success', 'partial', 'failed', 'interrupted')"
 _OWN_FINISH: list[Guard] = [
     (
         "a lost lease is no error",
@@ -15,16 +15,16 @@ _OWN_FINISH: list[Guard] = [
         "if false then",
         finish.test_a_replaced_runs_data_rolls_back_with_its_finish,
     ),
-]
-_FINISH: list[Guard] = [
-    ("without its fence", FENCE, GONE, finish.test_only_the_holder_may_finish),
-    ("by anybody", HOLDER, GONE, finish.test_only_the_holder_may_finish),
     (
         "it does not lock the row",
-        FENCE + LOCK,
-        AND_NO_LOCK,
+        HOLDER + LOCK,
+        HOLDER.rstrip() + ";\n",
         finish.test_the_next_run_counts_from_the_moment_the_row_could_be_had,
     ),
+]
+_END: list[Guard] = [
+    ("without its fence", "\n      and s.fence = run.fence", GONE, finish.test_only_the_holder_may_finish),
+    ("by anybody", "s.locked_by = run.request_id::text", "true", finish.test_only_the_holder_may_finish),
     (
         "it counts from before the lock",
         CLOCK,
@@ -46,38 +46,58 @@ _FINISH: list[Guard] = [
     ("an abandoned run has finished", _RECORDED, GONE, finish.test_a_run_that_was_closed_as_abandoned_cannot_finish),
     (
         "a finished run answers to any fence",
-        "\n      and r.fence = p_fence",
+        "\n        and r.fence = v_end.fence",
         GONE,
         finish.test_a_second_finish_answers_what_was_recorded_and_changes_nothing,
     ),
     (
         "a finished run answers to any name",
-        "\n      and r.function_name = p_function_name\n      and r.fence",
-        "\n      and r.fence",
+        "\n        and r.function_name = v_end.function_name\n        and r.fence",
+        "\n        and r.fence",
         guards.test_a_finished_run_is_told_only_under_its_own_name,
     ),
     (
-        "it keeps the lease",
-        "set locked_by = null,\n      locked_until = null,\n      next",
-        "set next",
-        finish.test_finish_frees_the_lease_and_moves_the_next_run_by_the_delay,
-    ),
-    (
         "abandoned runs are never forgiven",
-        "      abandoned = 0,\n",
+        "          abandoned = (e.schedule).abandoned,\n",
         GONE,
         acquire.test_a_run_that_finishes_ends_the_row_of_abandoned_ones,
     ),
     (
+        "the run stays open",
+        "where r.request_id = e.request_id\n",
+        "where false\n",
+        finish.test_finish_closes_the_run_with_its_counts,
+    ),
+    (
+        "a run forgets itself",
+        "\n            and old.request_id <> v_end.request_id",
+        GONE,
+        finish.test_a_run_older_than_the_retention_keeps_its_own_record,
+    ),
+    (
+        "a run forgets the history of others",
+        "old.function_name = v_end.function_name\n            and",
+        GONE,
+        finish.test_finish_deletes_at_most_a_hundred_old_runs_of_its_own_function,
+    ),
+]
+_AFTER: list[Guard] = [
+    (
+        "it keeps the lease",
+        "  v_row.locked_by := null;\n  v_row.locked_until := null;\n",
+        GONE,
+        finish.test_finish_frees_the_lease_and_moves_the_next_run_by_the_delay,
+    ),
+    (
         "a one-shot never completes",
-        "completed_at = case when s.once and v_done then v_now end",
-        "completed_at = null",
+        "v_row.completed_at := case when p_row.once and v_done then p_at end",
+        "v_row.completed_at := null",
         acquire.test_a_one_shot_is_claimed_like_any_other_until_it_completes,
     ),
     (
         "a one-shot that fails is completed",
-        "completed_at = case when s.once and v_done",
-        "completed_at = case when s.once",
+        "v_row.completed_at := case when p_row.once and v_done",
+        "v_row.completed_at := case when p_row.once",
         finish.test_a_one_shot_that_does_not_succeed_is_pending_again,
     ),
     (
@@ -86,25 +106,7 @@ _FINISH: list[Guard] = [
         "false",
         finish.test_a_run_ends_in_one_of_four_ways,
     ),
-    ("a failure is not counted", "v_row.failures + 1", "v_row.failures", finish.test_failures_in_a_row_are_counted),
-    (
-        "the run stays open",
-        "then v_now end)\n  where r.request_id = p_request_id;",
-        "then v_now end)\n  where false;",
-        finish.test_finish_closes_the_run_with_its_counts,
-    ),
-    (
-        "a run forgets itself",
-        "\n          and old.request_id <> p_request_id",
-        GONE,
-        finish.test_a_run_older_than_the_retention_keeps_its_own_record,
-    ),
-    (
-        "a run forgets the history of others",
-        "old.function_name = p_function_name\n          and",
-        GONE,
-        finish.test_finish_deletes_at_most_a_hundred_old_runs_of_its_own_function,
-    ),
+    ("a failure is not counted", "p_row.failures + 1", "p_row.failures", finish.test_failures_in_a_row_are_counted),
 ]
 
 _PRUNE: list[Guard] = [
@@ -190,7 +192,8 @@ _RELEASE: list[Guard] = [
 
 ALL = [
     *mutants_of("finish_refresh_run", "finish", _OWN_FINISH),
-    *mutants_of("end_refresh_run", "finish", _FINISH),
+    *mutants_of("end_refresh_runs", "finish", _END),
+    *mutants_of("refresh_after_end", "finish", _AFTER),
     *mutants_of("prune_refresh_history", "prune", _PRUNE),
     *mutants_of("assert_lease", "assert", _ASSERT),
     *mutants_of("renew_refresh_lock", "renew", _RENEW),

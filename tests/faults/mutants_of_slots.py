@@ -108,31 +108,31 @@ ALL = [
         ],
     ),
     *mutants_of(
-        "end_refresh_run",
+        "refresh_after_end",
         "an end",
         [
             (
                 "a forced run moves the slot",
-                "v_is_slotted and v_attempt is null",
+                "v_is_slotted and p_attempt is null",
                 "false",
                 slots.test_a_forced_run_leaves_the_slot_where_it_is,
             ),
             (
                 "a retry may come after the next slot",
-                "\n      or v_now + v_delay >= p_slot_at",
+                "\n      or p_at + v_delay >= p_slot_at",
                 GONE,
                 slots.test_a_retry_that_would_fall_after_the_next_slot_gives_the_slot_up,
             ),
             (
                 "an interrupted run is an attempt",
-                "greatest(s.attempt - 1, 0)",
-                "s.attempt",
+                "greatest(p_row.attempt - 1, 0)",
+                "p_row.attempt",
                 slots.test_an_interrupted_run_does_not_count_as_an_attempt,
             ),
             (
                 "what was saved stays after a success",
-                "saved = case when not v_done then s.saved end",
-                "saved = s.saved",
+                "    v_row.saved := null;\n",
+                GONE,
                 slots.test_what_a_run_saves_is_there_until_a_success,
             ),
             (

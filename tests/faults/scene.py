@@ -248,9 +248,17 @@ def mutant(text: str, *changes: str) -> str:
     return text
 
 
-FENCED = sql("assert_lease") + sql("end_refresh_run")
+FENCED = sql("assert_lease") + sql("end_refresh_runs")
 # The wall without its fence, for the negative controls: whoever asks is taken for the holder.
-UNFENCED = mutant(FENCED, "    and s.fence = p_fence\n", "", "    and s.locked_by = p_request_id::text\n", "")
+UNFENCED = mutant(
+    FENCED,
+    "    and s.fence = p_fence\n",
+    "",
+    "    and s.locked_by = p_request_id::text\n",
+    "",
+    "s.locked_by = run.request_id::text\n      and s.fence = run.fence",
+    "true",
+)
 EMPTY = """
 truncate refresh_runs, opening_signals, opening_sources, opening_pages, opening_staging, opening_staging_pages;
 update refresh_schedule

@@ -83,6 +83,6 @@ def test_a_wall_that_forgets_who_asked_is_seen(scene: Scene) -> None:
     assert f"{CLAIM!r} reply: the answer is what the database says" in found
     scene.room.query(shipped)
     scene.reset()
-    scene.room.query(mutant(FENCED, "      and r.fence = p_fence\n", "      and false\n"))
+    scene.room.query(mutant(FENCED, "        and r.fence = v_end.fence\n", "        and false\n"))
     found = violations(scene, COMMIT, "reply", "success")
     assert found == [f"{COMMIT!r} reply: the answer is what the database says"]

@@ -143,7 +143,10 @@ NOBODY = (
     "select public.held_refreshes('{}', null, null, '', null)",
     "select public.take_refresh_locks('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', null, null)",
     "select public.grant_refresh_locks('{}', '{}', '{}', '{}', now(), false, '', null, null)",
-    f"select public.end_refresh_run({THEIRS}, p_fence => 1, p_status => 'success')",
+    "select public.end_refresh_runs(p_ends => '[]')",
+    "select public.refresh_after_end("
+    "s, null, null, now(), 'success', null, null, null, null, null, null, null, null, null)"
+    " from (select null::public.refresh_schedule as s) nothing",
     "select public.hold_idle_refresh(p_function_name => 'free', p_error => '')",
     "select public.abandon_refresh_run(p_function_name => 'held', p_fence => 1, p_error => '')",
     "select public.is_band('10m')",

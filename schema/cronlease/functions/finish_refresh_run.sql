@@ -1,4 +1,4 @@
--- Closes the run, frees the lease and writes the next run time, as end_refresh_run says, or raises when the lease is not
+-- Closes the run, frees the lease and writes the next run time, as end_refresh_runs says, or raises when the lease is not
 -- ours, so that the caller's transaction rolls back.
 create or replace function public.finish_refresh_run(
   p_function_name text,
@@ -30,28 +30,38 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin
-  select e.* into status, next_run_at
-  from public.end_refresh_run(
-    p_function_name => p_function_name,
-    p_request_id => p_request_id,
-    p_fence => p_fence,
-    p_status => p_status,
-    p_delay => p_delay,
-    p_error => p_error,
-    p_fetched => p_fetched,
-    p_inserted => p_inserted,
-    p_updated => p_updated,
-    p_unchanged => p_unchanged,
-    p_closed => p_closed,
-    p_retention => p_retention,
-    p_planned_from => p_planned_from,
-    p_slot_at => p_slot_at,
-    p_attempts => p_attempts,
-    p_late => p_late,
-    p_pause_after => p_pause_after,
-    p_probe => p_probe,
-    p_late_after => p_late_after,
-    p_addresses => p_addresses
+  -- Unlike a batch, which has others to end, it waits for whoever has the row.
+  perform
+  from public.refresh_schedule s
+  where s.function_name = p_function_name
+    and s.locked_by = p_request_id::text
+  for no key update;
+  select e.status, e.next_run_at into status, next_run_at
+  from public.end_refresh_runs(
+    p_ends => jsonb_build_array(
+      jsonb_build_object(
+        'function_name', p_function_name,
+        'request_id', p_request_id,
+        'fence', p_fence,
+        'status', p_status,
+        'delay', p_delay,
+        'error', p_error,
+        'fetched', p_fetched,
+        'inserted', p_inserted,
+        'updated', p_updated,
+        'unchanged', p_unchanged,
+        'closed', p_closed,
+        'retention', p_retention,
+        'planned_from', p_planned_from,
+        'slot_at', p_slot_at,
+        'attempts', p_attempts,
+        'late', p_late,
+        'pause_after', p_pause_after,
+        'probe', p_probe,
+        'late_after', p_late_after,
+        'addresses', p_addresses
+      )
+    )
   ) e;
   if status is null then
     raise exception 'run % no longer holds the lease of "%"', p_request_id, p_function_name
