@@ -16,9 +16,21 @@ _OWN_FINISH: list[Guard] = [
         finish.test_a_replaced_runs_data_rolls_back_with_its_finish,
     ),
     (
+        "it waits without its fence",
+        FENCE + LOCK,
+        LOCK,
+        finish.test_whoever_does_not_hold_the_lease_is_told_without_waiting_for_the_row,
+    ),
+    (
+        "it waits without the lease",
+        HOLDER + FENCE + LOCK,
+        FENCE + LOCK,
+        finish.test_whoever_does_not_hold_the_lease_is_told_without_waiting_for_the_row,
+    ),
+    (
         "it does not lock the row",
-        HOLDER + LOCK,
-        HOLDER.rstrip() + ";\n",
+        FENCE + LOCK,
+        AND_NO_LOCK,
         finish.test_the_next_run_counts_from_the_moment_the_row_could_be_had,
     ),
 ]

@@ -31,6 +31,8 @@ HOUR = timedelta(hours=1)
 SLACK = 20
 """Seconds that a slow machine may lie between a function's clock and ours."""
 
+ROW_LOCK = "select from public.refresh_schedule where function_name = 'job' for update"
+
 
 @pytest.fixture
 def held(conn: psycopg.Connection) -> tuple[UUID, int]:
@@ -288,16 +290,25 @@ def test_a_one_shot_that_does_not_succeed_is_pending_again(conn: psycopg.Connect
     assert acquire(conn, uuid4(), "failed").acquired
 
 
+def test_whoever_does_not_hold_the_lease_is_told_without_waiting_for_the_row(
+    dsn: str, conn: psycopg.Connection, held: tuple[UUID, int]
+) -> None:
+    request, fence = held
+    with holding(dsn, ROW_LOCK):
+        for wrong in ((uuid4(), fence), (request, fence + 1), (request, fence - 1)):
+            with refused("CL001"):
+                finish(conn, *wrong)
+
+
 def test_the_next_run_counts_from_the_moment_the_row_could_be_had(
     dsn: str, conn: psycopg.Connection, held: tuple[UUID, int]
 ) -> None:
     """A finish that had to wait for the row reads the clock after that, not before."""
-    lock = "select from public.refresh_schedule where function_name = 'job' for update"
     waiting = "select exists (select from pg_locks where pid = %s and not granted)"
     with (
         psycopg.connect(dsn, autocommit=True) as finisher,
         ThreadPoolExecutor(1) as thread,
-        holding(dsn, lock) as blocker,
+        holding(dsn, ROW_LOCK) as blocker,
     ):
         finishing = thread.submit(finish, finisher, *held, delay=HOUR)
         deadline = time.monotonic() + 10

@@ -53,7 +53,8 @@ class Ends:
         finally:
             self._flushing = None
             # After a cancellation, for instance: no run waits for an answer that never comes.
-            for end in ends:
+            unsent, self._gathered = [*ends, *self._gathered], []
+            for end in unsent:
                 _settle(end, ConnectionLost("the end of the run was not sent"))
 
     async def _write(self, ends: list[_End], database: Database) -> None:

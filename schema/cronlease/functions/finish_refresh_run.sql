@@ -35,6 +35,7 @@ begin
   from public.refresh_schedule s
   where s.function_name = p_function_name
     and s.locked_by = p_request_id::text
+    and s.fence = p_fence
   for no key update;
   select e.status, e.next_run_at into status, next_run_at
   from public.end_refresh_runs(
