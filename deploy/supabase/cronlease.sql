@@ -61,7 +61,7 @@ begin
     execute format('revoke all on function %s from public, anon, authenticated', v_name);
     execute format('grant execute on function %s to service_role', v_name);
   end loop;
-  -- The second wall, for the day somebody grants a table again; a view would still show what its owner sees. The owner
+  -- A second barrier, in case somebody grants a table again; a view would still show what its owner sees. The owner
   -- and service_role are not bound by it.
   for v_name in
     select c.relname::text

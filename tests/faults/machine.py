@@ -25,9 +25,9 @@ NUMBERS = count(1)
 
 clients = st.integers(2, 1 + CLIENTS)
 whose = st.integers(0, 3)
-"""Of the runs there were, counted from the newest."""
+"""Which of the runs so far, counted from the newest."""
 astray = st.sampled_from([0, 0, 0, 1, -1])
-"""How far the fence that is told lies beside the right one."""
+"""Added to the right fence: 0 for the right one."""
 words = st.sampled_from(ENDED)
 yes = st.booleans()
 mostly = st.sampled_from([True, True, True, False])
@@ -36,7 +36,7 @@ watches = st.fixed_dictionaries({"pause_after": st.sampled_from([None, 1, 2]), "
 
 
 def sent(*, pause_after: int | None, knows: bool, tells: bool) -> dict[str, Any]:
-    """How a finish says so. Who knows of breakers sends when the probe comes."""
+    """The arguments of a finish. A caller that knows of breakers sends when to probe."""
     return {
         "pause_after": pause_after,
         "probe": DAY if knows or pause_after else None,
@@ -44,7 +44,7 @@ def sent(*, pause_after: int | None, knows: bool, tells: bool) -> dict[str, Any]
     }
 
 
-class Wall(RuleBasedStateMachine):
+class Machine(RuleBasedStateMachine):
     """One schedule of its own for each example, and clients with a connection each."""
 
     connections: list[psycopg.Connection]
@@ -71,18 +71,18 @@ class Wall(RuleBasedStateMachine):
         request = self.requests[-1 - number % len(self.requests)]
         return request, self.model.runs[request].fence
 
-    def agree(self, model: Callable[[], Any], wall: Callable[[], Any]) -> Any:
-        """Both give that answer, or refuse with that error."""
+    def agree(self, model: Callable[[], Any], functions: Callable[[], Any]) -> Any:
+        """Both give the same answer, or refuse with the same error."""
         type(self).steps += 1
         try:
             expected = model()
         except Refused as refused:
             expected = str(refused)
         try:
-            answer = wall()
+            answer = functions()
         except psycopg.Error as error:
             answer = error.sqlstate
-        assert answer == expected, f"the wall answers {answer}, the model {expected}"
+        assert answer == expected, f"SQL answers {answer}, the model {expected}"
         return answer
 
     @rule(client=clients, force=yes, known=mostly, knows=yes)
@@ -253,16 +253,16 @@ class Wall(RuleBasedStateMachine):
         self.agree(lambda: self.model.delete(), lambda: self.say(self.connections[client], "delete_refresh"))
 
     @invariant()
-    def wall_and_model_are_the_same(self) -> None:
+    def sql_and_model_are_the_same(self) -> None:
         found = self.time.execute(_LOOK, {"name": self.name}).fetchone()
         assert found is not None
         row, runs, raw, alerts = found
-        assert alerts == self.model.alerts, f"the wall tells {alerts}, the model {self.model.alerts}"
+        assert alerts == self.model.alerts, f"SQL tells {alerts}, the model {self.model.alerts}"
         model = self.model
         expected = model.row and {**asdict(model.row), "holder": model.row.holder and str(model.row.holder)}
-        assert row == expected, f"the wall has {row}, the model {expected}"
+        assert row == expected, f"SQL has {row}, the model {expected}"
         recorded = [[str(request), run.fence, run.status] for request, run in model.runs.items()]
-        assert runs == recorded, f"the wall has {runs}, the model {recorded}"
+        assert runs == recorded, f"SQL has {runs}, the model {recorded}"
         assert [run[1] for run in runs] == list(range(1, len(runs) + 1)), "the fence rises by one, without gaps"
         assert [run[2] for run in runs[:-1]].count("running") == 0, "at most one run is open, and it is the newest"
         if self.seen is not None:

@@ -12,7 +12,7 @@ NO_SCHEDULE, TAKEN, RUNNING, LOST = "CL002", "CL003", "CL004", "CL001"
 
 
 class Refused(Exception):
-    """The wall raises an error with that SQLSTATE, and nothing is changed."""
+    """The SQL function raises an error with that SQLSTATE, and nothing is changed."""
 
 
 @dataclass

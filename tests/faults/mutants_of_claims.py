@@ -26,7 +26,7 @@ _TAKEN: list[Guard] = [
         "it takes no advisory lock",
         "not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id)",
         "false",
-        advisory.test_the_walls_claim_is_turned_away_by_an_advisory_lock,
+        advisory.test_a_claim_is_turned_away_by_an_advisory_lock,
     ),
     (
         "its advisory lock outlives it",

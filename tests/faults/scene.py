@@ -168,7 +168,7 @@ class Scene:
         return served
 
     def reset(self) -> None:
-        """As before the first run, and the wall as it is shipped."""
+        """As before the first run, and with the SQL functions as they are shipped."""
         self.proxy.drop_held()
         self.room.query(";".join([FENCED, EMPTY]))
 
@@ -249,7 +249,7 @@ def mutant(text: str, *changes: str) -> str:
 
 
 FENCED = sql("assert_lease") + sql("end_refresh_runs")
-# The wall without its fence, for the negative controls: whoever asks is taken for the holder.
+# The SQL functions without their fence, for the negative controls: whoever asks is taken for the holder.
 UNFENCED = mutant(
     FENCED,
     "    and s.fence = p_fence\n",

@@ -134,7 +134,7 @@ def overlaps(base: Base) -> list[str]:
 
 
 def soak(server: Crashing, seconds: float, seed: int, *, unfenced: bool = False) -> dict[str, Any]:
-    """The figures. Unfenced is the negative control: a wall that takes whoever asks for the holder, and
+    """The figures. Unfenced is the negative control: SQL functions that take whoever asks for the holder, and
     runs that do not look at their own clock."""
     with base_of(server) as base, serving() as serve, ExitStack() as stack:
         base.room.query("create table tally (n integer); insert into tally values (0)")

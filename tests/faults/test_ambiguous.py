@@ -75,7 +75,7 @@ def test_a_lost_end_of_a_run_that_writes_nothing_else_is_asked_about_too(
     profile.record("P8 bare", seen.count([]), len(seen), violations=list(chain(*seen)))
 
 
-def test_a_wall_that_forgets_who_asked_is_seen(scene: Scene) -> None:
+def test_a_database_that_forgets_who_asked_is_seen(scene: Scene) -> None:
     """The negative controls: a claim that is not let through again, an end that is not remembered."""
     shipped = sql("refresh_skip_reason")
     scene.room.query(mutant(shipped, "locked_by = p_request_id::text", "locked_by is null and false"))

@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.profile import Profile
 from tests.schema.calls import change, expire, finish, holding, make_due, row, schedule
-from tests.schema.test_race import AT_ONCE, BLOCKERS, all_at_once, claim_after, claim_by_the_wall
+from tests.schema.test_race import AT_ONCE, BLOCKERS, all_at_once, claim_after, claim_by_sql
 
 CALLERS = 50
 LEVELS = ("read committed", "repeatable read", "serializable")
@@ -35,7 +35,7 @@ def test_a_hundred_claims_of_one_slot_are_one_run(
     """Two volleys of fifty: the second meets a row that is held."""
     schedule(conn)
     rounds, kept = profile.n("P1"), 0
-    volleys = all_at_once(callers, claim_by_the_wall)
+    volleys = all_at_once(callers, claim_by_sql)
     for fence in range(1, rounds + 1):
         answers = {**next(volleys), **next(volleys)}
         won = [request for request, reason in answers.items() if reason is None]
@@ -56,7 +56,7 @@ def test_of_two_hundred_callers_of_a_busy_row_none_waits(
     expire(conn)
     rounds, told = profile.n("P15"), 0
     with holding(dsn, BLOCKERS[0]):
-        volleys = all_at_once(callers, claim_by_the_wall)
+        volleys = all_at_once(callers, claim_by_sql)
         for _ in range(4 * rounds):
             told += list(next(volleys).values()).count("locked")
         volleys.close()

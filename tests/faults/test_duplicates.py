@@ -48,7 +48,7 @@ def test_a_slot_that_is_delivered_again_is_run_once(room: Room, servers: list[Se
 
 
 @pytest.mark.thorough
-def test_a_wall_that_lets_everybody_through_is_seen(room: Room, servers: list[Served], profile: Profile) -> None:
+def test_a_database_that_lets_everybody_through_is_seen(room: Room, servers: list[Served], profile: Profile) -> None:
     """The negative control: a row that is never too early."""
     room.query(mutant(sql("refresh_skip_reason"), "next_run_at > p_at", "next_run_at > 'infinity'"))
     assert runs_in(room, servers, 10, profile.random("P13 control")) > 10

@@ -102,7 +102,7 @@ def scratch(embedded_server: Server) -> Iterator[Scratch]:
 
 
 @pytest.mark.parametrize("mutant", one_in(4, MUTANTS), ids=lambda mutant: mutant.says)
-def test_a_wall_without_that_guard_is_noticed(scratch: Scratch, mutant: Mutant) -> None:
+def test_a_missing_guard_is_noticed(scratch: Scratch, mutant: Mutant) -> None:
     scratch.green(mutant.killer)
     scratch.repair(mutant)
     scratch.conn.execute(mutant.text)

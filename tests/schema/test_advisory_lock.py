@@ -48,7 +48,7 @@ def test_an_advisory_lock_that_lasts_until_the_claim_is_committed_allows_one(
     assert row(conn)["locked_by"] == "winner"
 
 
-def test_the_walls_claim_holds_its_advisory_lock_until_it_is_committed(dsn: str, conn: psycopg.Connection) -> None:
+def test_a_claim_holds_its_advisory_lock_until_it_is_committed(dsn: str, conn: psycopg.Connection) -> None:
     """Ours, asked in the same moments, directly and by way of what is due."""
     schedule(conn)
     request = uuid4()
@@ -67,7 +67,7 @@ def test_the_walls_claim_holds_its_advisory_lock_until_it_is_committed(dsn: str,
     assert (row(conn)["locked_by"], row(conn)["fence"]) == (str(request), 1)
 
 
-def test_the_walls_claim_is_turned_away_by_an_advisory_lock(dsn: str, conn: psycopg.Connection) -> None:
+def test_a_claim_is_turned_away_by_an_advisory_lock(dsn: str, conn: psycopg.Connection) -> None:
     schedule(conn)
     with holding(dsn, TRY_LOCK) as holder:
         assert acquire(conn, uuid4()).reason == "locked"

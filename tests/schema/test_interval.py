@@ -1,4 +1,4 @@
-"""How the wall is told of durations: in a text that every version of PostgreSQL reads, and reads right."""
+"""Durations are sent to the database as texts that every version of PostgreSQL reads, and reads correctly."""
 
 import re
 from datetime import timedelta

@@ -61,7 +61,7 @@ def callers(dsn: str, conn: psycopg.Connection) -> Iterator[list[psycopg.Connect
         yield connections
 
 
-def claim_by_the_wall(conn: psycopg.Connection, request: UUID) -> str | None:
+def claim_by_sql(conn: psycopg.Connection, request: UUID) -> str | None:
     answer = acquire(conn, request)
     assert answer.acquired == (answer.reason is None)
     return None if answer.acquired else str(answer.reason)
@@ -94,7 +94,7 @@ def test_one_due_slot_is_one_real_run_however_many_claim_at_once(
     conn: psycopg.Connection, callers: list[psycopg.Connection]
 ) -> None:
     schedule(conn)
-    rounds = all_at_once(callers[:CALLERS], claim_by_the_wall)
+    rounds = all_at_once(callers[:CALLERS], claim_by_sql)
     reasons = set()
     for fence in range(1, ROUNDS + 1):
         answers = next(rounds)
@@ -157,7 +157,7 @@ def test_the_loser_never_waits_for_the_winners_transaction(
     winner = uuid4()
     with psycopg.connect(dsn) as holder:
         assert acquire(holder, winner).acquired
-        answers = next(all_at_once(callers, claim_by_the_wall))
+        answers = next(all_at_once(callers, claim_by_sql))
         assert list(answers.values()) == ["locked"] * len(callers)
         holder.commit()
 
@@ -178,7 +178,7 @@ def test_a_claim_never_waits_for_a_row_that_is_locked(
             other.execute(f"select from public.refresh_schedule {ROW} for update")
         else:
             assert_lease(other, request, fence)
-        answers = next(all_at_once(callers, claim_by_the_wall))
+        answers = next(all_at_once(callers, claim_by_sql))
         assert list(answers.values()) == ["locked"] * len(callers)
         other.commit()
 
