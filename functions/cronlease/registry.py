@@ -8,6 +8,8 @@ from typing import Any
 from cronlease.job import Job
 
 _jobs: dict[str, Job] = {}
+# By name, what _execution says of the function.
+_declared_in: dict[str, object] = {}
 
 
 def jobs() -> Mapping[str, Job]:
@@ -16,10 +18,15 @@ def jobs() -> Mapping[str, Job]:
 
 def register(job: Job) -> None:
     """Raises ValueError for another function of the same name; declaring the same one again replaces it."""
-    known = _jobs.get(job.name)
-    if known is not None and _home(known.function) != _home(job.function):
-        raise ValueError(f"two functions are registered as {job.name!r}: give one of them another name")
-    _jobs[job.name] = job
+    known, module = _jobs.get(job.name), _execution(job.function)
+    if known is not None:
+        again = _home(known.function) == _home(job.function)
+        if again and module is not None and module is _declared_in.get(job.name):
+            # In the same execution of the same file: a function, and further down one with its name.
+            again = _line(known.function) == _line(job.function)
+        if not again:
+            raise ValueError(f"two functions are registered as {job.name!r}: give one of them another name")
+    _jobs[job.name], _declared_in[job.name] = job, module
 
 
 def load_source(path: Path) -> None:
@@ -50,3 +57,12 @@ def load_source(path: Path) -> None:
 def _home(function: Callable[..., Any]) -> tuple[str, str]:
     code = getattr(function, "__code__", None)
     return (getattr(code, "co_filename", function.__module__), function.__qualname__)
+
+
+def _execution(function: Callable[..., Any]) -> object:
+    """The execution of the file that declares it at top level: a module that is loaded again has another spec."""
+    return None if "<locals>" in function.__qualname__ else getattr(function, "__globals__", {}).get("__spec__")
+
+
+def _line(function: Callable[..., Any]) -> int | None:
+    return getattr(getattr(function, "__code__", None), "co_firstlineno", None)

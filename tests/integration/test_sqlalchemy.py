@@ -53,6 +53,18 @@ def nobody_can_take_over(room: Room) -> bool:
     return room.query("select from refresh_schedule for update skip locked") == []
 
 
+def test_a_session_bound_to_the_connection_itself_is_told_what_to_use(room: Room) -> None:
+    def does(conn: Any) -> None:
+        with Session(bind=conn) as session:
+            session.add(Price(name="a", price=1))
+            session.commit()
+
+    outcome = plain(room, does)
+    assert outcome.failed is FailReason.FAILED
+    assert "use cronlease.sqlalchemy.session_on(conn)" in str(outcome.error)
+    assert prices(room) == {}
+
+
 def test_a_session_commits_as_often_as_it_likes_and_the_fence_stays(room: Room) -> None:
     def does(conn: Any) -> None:
         with session_on(conn) as session:

@@ -60,7 +60,7 @@ def test_what_others_made_under_a_name_of_ours_is_left_alone_until_a_person_move
         before = objects(conn)
         for act in (create_if_absent, migrate):
             with pytest.raises(
-                MigrationError, match=r"not (ours|made by cronlease|cronlease's): change that with `alter"
+                MigrationError, match=r"not (ours|cronlease's): leave it and set CRONLEASE_SCHEMA"
             ) as caught:
                 act(empty_dsn)
             assert objects(conn) == before

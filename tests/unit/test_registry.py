@@ -1,5 +1,6 @@
 """What a deployment can run: each name once, from a file that a person may have got wrong."""
 
+import importlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -42,6 +43,24 @@ def test_a_file_declares_what_it_can_run(tmp_path: Path) -> None:
     registry.load_source(tmp_path / "main.py")
     registry.load_source(tmp_path / "main.py")
     assert {name: job.has_row for name, job in registry.jobs().items()} == {"tick": True, "send": False}
+
+
+def test_a_name_twice_in_one_file_is_refused(tmp_path: Path) -> None:
+    again = "\n@scheduled\ndef tick(run: Run) -> None: ...\n"
+    (tmp_path / "main.py").write_text(MAIN + again)
+    with pytest.raises(SystemExit, match="two functions are registered as 'tick'"):
+        registry.load_source(tmp_path / "main.py")
+
+
+def test_a_module_may_be_reloaded_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "edited_jobs.py"
+    path.write_text(MAIN)
+    module = importlib.import_module("edited_jobs")
+    path.write_text("# One more line, so that every function moves." + MAIN)
+    importlib.invalidate_caches()
+    importlib.reload(module)
+    assert registry.jobs()["tick"].function.__code__.co_firstlineno == 4
 
 
 @pytest.mark.parametrize(

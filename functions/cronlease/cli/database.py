@@ -21,6 +21,8 @@ def embedded_url(*, stays: bool) -> Iterator[str]:
     """Starts or joins the server. When the block ends, waits until other verbs are done with it. `stays=True` does
     not wait: such a process starts a server of its own when the one it uses ends."""
     place = default_data_dir() / "postgres"
+    if sys.stderr.isatty():
+        click.echo("database: the embedded PostgreSQL, because DATABASE_URL is not set", err=True)
     if sys.stderr.isatty() and not place.exists():
         click.echo(f"Making an embedded PostgreSQL in {place}: this takes a moment, only once.", err=True)
     try:

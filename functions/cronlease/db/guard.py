@@ -52,6 +52,11 @@ class Lent(_Base):  # type: ignore[misc]
     left = False
     _before: Mapping[str, bytes | None] = MappingProxyType({})
 
+    @classmethod
+    def connect(cls, *_: Any, **__: Any) -> NoReturn:
+        """For SQLAlchemy's `Session(bind=conn)`. psycopg's own opens a new connection, to wherever libpq leads."""
+        raise TypeError("this is psycopg's connection, not an engine: use cronlease.sqlalchemy.session_on(conn)")
+
     def enter(self, block: str) -> None:
         """From here on the connection is in the fenced block, named as the job wrote it."""
         self.block = block

@@ -48,7 +48,8 @@ def before(conn: Any, by: Made, pending: Iterable[SchemaFile]) -> list[Differenc
                 differences += adoptable(there, whole, table, file.adopts[table], partial(_holds, conn))
             else:
                 fix = f"alter table {schema()}.{table} rename to {table}_before"
-                differences.append(Difference(f"there is a table {table} that is not ours", fix=fix))
+                what = f"there is a table {table} that is not ours"
+                differences.append(Difference(what, fix=fix, foreign=True))
     return differences
 
 

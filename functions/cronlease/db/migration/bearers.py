@@ -71,7 +71,7 @@ def refusals(named: Iterable[Bearer]) -> Iterator[Difference]:
                 " and is not cronlease's"
             )
             rename = f"alter {each.kind} {_qualified(each.object)} rename to {each.name}_before"
-            yield Difference(what, fix=rename)
+            yield Difference(what, fix=rename, foreign=True)
         elif each.whose == "older":
             for view in each.used_by:
                 what = f"view {view} calls the older {each.object}, which is replaced"

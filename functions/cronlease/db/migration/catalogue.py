@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.migration.packages import APART
 from cronlease.db.migration.schema_files import SchemaFile, tables_of
 from cronlease.db.queries import Query, first, load_queries
 
@@ -37,16 +38,20 @@ Holds = Callable[[str, str], bool]
 class Difference(NamedTuple):
     """In words, one way in which a table is not what the migrations make of it. `statements` make it equal, or else
     `fix` is what only a person may decide to run. `theirs` is a rule that somebody has added: it may refuse what we
-    write, or was made so that it does not."""
+    write, or was made so that it does not. `foreign` may belong to another application."""
 
     what: str
     statements: tuple[str, ...] = ()
     fix: str = ""
     theirs: bool = False
+    foreign: bool = False
 
     @property
     def sentence(self) -> str:
-        return f"{self.what}: change that with `{self.fix}`, then migrate" if self.fix else self.what
+        if not self.fix:
+            return self.what
+        change = f"change that with `{self.fix}`, then migrate"
+        return f"{self.what}: {APART}, or {change}" if self.foreign else f"{self.what}: {change}"
 
 
 def present(conn: Any, tables: Iterable[str]) -> Catalogue:

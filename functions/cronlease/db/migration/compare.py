@@ -53,17 +53,18 @@ def _cannot_be_ours(table: Part, present: Catalogue, wanted: Catalogue) -> Diffe
         word = kinds.get(kind, "relation")
         verb = "table" if kind in "pr" else word
         fix = f"alter {verb} {place} rename to {table.name}_before"
-        return Difference(f"{table.name} is a {word}, not a table", fix=fix)
+        return Difference(f"{table.name} is a {word}, not a table", fix=fix, foreign=True)
     if table.detail["inherits"]:
         fix = f"alter table {place} rename to {table.name}_before"
-        return Difference(f"table {table.name} inherits or is inherited, so no key of it is unique", fix=fix)
+        what = f"table {table.name} inherits or is inherited, so no key of it is unique"
+        return Difference(what, fix=fix, foreign=True)
     if table.detail["forced"]:
         fix = f"alter table {place} no force row level security"
         return Difference(f"table {table.name} hides rows from its owner, as whom our functions act", fix=fix)
     for column in key_columns(wanted, table.name):
         if (table.name, "column", column) not in present:
             fix = f"alter table {place} rename column YOURS to {column}"
-            return Difference(f"column {column} of {table.name} is missing", fix=fix)
+            return Difference(f"column {column} of {table.name} is missing", fix=fix, foreign=True)
     return None
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 OURS = "cronlease"
 _GROUP = "cronlease.schema"
+# The way out that leaves other people's tables alone, for a sentence.
+APART = "leave it and set CRONLEASE_SCHEMA to a schema of cronlease's own"
 
 
 class MigrationError(Exception):

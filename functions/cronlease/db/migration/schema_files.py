@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cronlease.db.ask import ask_sync, send_sync
-from cronlease.db.migration.packages import OURS, MigrationError, folder_of, installed
+from cronlease.db.migration.packages import APART, OURS, MigrationError, folder_of, installed
 from cronlease.db.queries import Query, first, load_queries
 from cronlease.db.schema import in_schema, schema
 
@@ -192,7 +192,7 @@ def _applied(conn: Any) -> dict[str, str]:
         return {}
     if not ask_sync(conn, Query(_SQL["ledger_is_ours"], {}, first)):
         raise MigrationError(
-            "there is a table cronlease_migrations that is not ours: change that with"
+            f"there is a table cronlease_migrations that is not ours: {APART}, or change that with"
             f" `alter table {schema()}.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
         )
     applied: dict[str, str] = ask_sync(conn, Query(_SQL["applied"], {}, first))
