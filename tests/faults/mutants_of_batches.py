@@ -1,5 +1,8 @@
 """Mutants of the functions that claim, renew and finish many runs in one commit."""
 
+from datetime import timedelta
+from uuid import UUID
+
 import psycopg
 
 from tests.faults import test_between as between
@@ -15,6 +18,10 @@ def _poison(conn: psycopg.Connection) -> None:
 
 def _claimed(dsn: str, conn: psycopg.Connection) -> None:
     together.test_a_row_that_somebody_has_locked_is_passed_without_waiting(dsn, conn, "another's claim")
+
+
+def _on_its_way(dsn: str, conn: psycopg.Connection) -> None:
+    batches.test_requests_that_ask_again_while_their_first_claim_is_on_its_way_get_its_rows(dsn, conn, 3, 1)
 
 
 _AGAIN = batches.test_requests_that_ask_again_get_what_they_hold_and_nothing_new
@@ -66,13 +73,31 @@ _DUE: list[Guard] = [
         "a claim on its way is overlooked",
         "if sqlstate = '23505' then",
         "if false then",
-        batches.test_requests_that_ask_again_while_their_first_claim_is_on_its_way_get_its_rows,
+        batches.test_requests_that_ask_again_among_others_have_one_row_each,
     ),
     (
         "a batch has no end",
         "cardinality(p_request_ids) > 1000",
         "false",
-        batches.test_a_batch_has_at_most_a_thousand_requests,
+        lambda conn: batches.test_a_batch_has_one_to_a_thousand_requests(conn, 1001),
+    ),
+    (
+        "nobody need ask",
+        "coalesce(cardinality(p_request_ids), 0) = 0",
+        "false",
+        lambda conn: batches.test_a_batch_has_one_to_a_thousand_requests(conn, 0),
+    ),
+    (
+        "a request is claimed for twice",
+        "count(distinct r)",
+        "count(r)",
+        lambda conn: batches.test_the_requests_of_a_batch_are_all_there_and_all_differ(conn, 2 * [UUID(int=1)]),
+    ),
+    (
+        "it does not wait for its first claim",
+        "pg_advisory_xact_lock(public.refresh_lock_key('request'), hashtext(first.request_id))",
+        GONE,
+        _on_its_way,
     ),
 ]
 _HELD: list[Guard] = [
@@ -81,12 +106,6 @@ _HELD: list[Guard] = [
         "continue when v_run.is_held is not true;",
         GONE,
         due.test_a_request_that_had_its_run_never_gets_another,
-    ),
-    (
-        "it does not wait for a lock that is about to be free",
-        "    perform pg_advisory_xact_lock(public.refresh_lock_key('claim'), v_run.id);\n",
-        GONE,
-        batches.test_requests_that_ask_again_wait_for_a_lock_that_is_about_to_be_free,
     ),
     ("a run that is over is nothing", "v_held := coalesce(v_held, '[]');", GONE, _AGAIN),
 ]
@@ -130,9 +149,21 @@ _RENEW: list[Guard] = [
     ("a busy row is renewed", "\n    and s.id = any (v_locked);", ";", _RENEWED),
     (
         "a lease has no end",
-        "if v_lease > interval '1 day' then",
-        "if false then",
-        batches.test_many_leases_are_each_at_most_a_day,
+        " or held.lease > interval '1 day'",
+        GONE,
+        lambda conn: batches.test_many_leases_are_each_longer_than_zero_and_at_most_a_day(conn, timedelta(days=2)),
+    ),
+    (
+        "a lease is over at once",
+        " or held.lease <= interval '0'",
+        GONE,
+        lambda conn: batches.test_many_leases_are_each_longer_than_zero_and_at_most_a_day(conn, timedelta(0)),
+    ),
+    (
+        "a stranger says how long",
+        "lease)\n  where s.function_name = held.function_name\n    and s.locked_by = held.request_id::text\n",
+        "lease)\n  where s.function_name = held.function_name\n",
+        batches.test_a_lease_is_renewed_by_its_own_measure_whoever_else_asks_for_its_row,
     ),
 ]
 

@@ -1,5 +1,7 @@
 """Mutants: guards missing where a row is claimed, by name or by a dispatcher."""
 
+import psycopg
+
 from tests.faults import test_between as between
 from tests.faults import test_claims as claims
 from tests.faults import test_guards as guards
@@ -14,6 +16,12 @@ from tests.schema import test_skip as skip
 from tests.schema import test_unknown_action as unknown
 
 TAKE = "take_refresh_lock"
+
+
+def _on_its_way(dsn: str, conn: psycopg.Connection) -> None:
+    acquire.test_a_request_that_asks_again_while_its_first_claim_is_on_its_way_gets_the_same_run(dsn, conn, False)
+
+
 _TAKEN: list[Guard] = [
     ("it waits for the row", SKIP, LOCK, lease.test_assert_lease_keeps_the_row_until_the_transaction_ends),
     (
@@ -27,6 +35,18 @@ _TAKEN: list[Guard] = [
         "not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id)",
         "false",
         advisory.test_a_claim_is_turned_away_by_an_advisory_lock,
+    ),
+    (
+        "it does not wait for its first claim",
+        "perform pg_advisory_xact_lock(public.refresh_lock_key('request'), hashtext(p_request_id::text));\n",
+        GONE,
+        _on_its_way,
+    ),
+    (
+        "it does not wait for a lock that is about to be free",
+        "    perform pg_advisory_xact_lock(public.refresh_lock_key('claim'), v_id);\n",
+        "    if not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id) then return; end if;\n",
+        acquire.test_a_request_that_asks_again_waits_for_a_lock_that_is_about_to_be_free,
     ),
     (
         "its advisory lock outlives it",
@@ -104,19 +124,19 @@ _GRANTED: list[Guard] = [
     ("the fence stands still", "s.fence + 1", "s.fence + 0", lease.test_the_fence_only_rises),
     (
         "a dead run stays open",
-        "o.fence >= s.fence",
-        "o.fence > s.fence",
+        "o.fence >= held.fence",
+        "o.fence > held.fence",
         acquire.test_at_most_one_run_of_a_function_is_open,
     ),
     (
         "ended runs are abandoned too",
-        "\n          and o.status = 'running'",
+        "\n        and o.status = 'running'",
         GONE,
         finish.test_a_second_finish_does_not_disturb_the_run_that_came_after,
     ),
     (
         "the runs of others are abandoned too",
-        "where o.function_name = s.function_name\n          and",
+        "where o.function_name = held.function_name\n        and",
         "where",
         acquire.test_an_expired_lease_is_taken_over_and_its_run_closed_as_abandoned,
     ),

@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 JOB = "job"
 LEASE = timedelta(minutes=5)
+WAITS = "select exists (select from pg_locks where not granted and pid = %s)"
 
 AHEAD = "next_run_at = clock_timestamp() + interval '1 hour'"
 HELD = "locked_by = 'somebody', locked_until = clock_timestamp() + interval '10 minutes'"

@@ -45,7 +45,7 @@ RUNNER = (
     "select public.read_refresh_health()",
     "select public.refresh_next_at(s.schedule, now()) from public.refresh_rows s",
     # And what claim_due_refresh needs; only the backends of one's own role can be ended.
-    "select public.take_due_refreshes('{}', '5m', null, null, '1h', null, '', null, null)",
+    "select public.take_due_refreshes(array[gen_random_uuid()], '5m', null, null, '1h', null, '', null, null)",
     "select pid from public.refresh_holders",
     "select gid from public.refresh_prepared",
     "select public.end_refresh_holder('held')",

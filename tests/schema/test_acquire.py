@@ -1,5 +1,6 @@
 """acquire_refresh_lock where it grants: what a claim writes, whom it replaces, and how it is asked twice."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -9,10 +10,12 @@ import pytest
 from tests.schema.calls import (
     JOB,
     LEASE,
+    WAITS,
     acquire,
     change,
     expire,
     finish,
+    holding,
     make_due,
     one,
     recover,
@@ -175,6 +178,40 @@ def test_the_same_request_asking_again_gets_the_same_run(conn: psycopg.Connectio
     assert seconds_ahead(conn, "locked_until") > LEASE.total_seconds() - SLACK
     assert runs(conn) == 1
     assert run(conn, request) == recorded
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_request_that_asks_again_while_its_first_claim_is_on_its_way_gets_the_same_run(
+    dsn: str, conn: psycopg.Connection, force: bool
+) -> None:
+    """The client lost its connection, and the server has not noticed: it commits while the second question waits."""
+    schedule(conn)
+    request = uuid4()
+    claim = "select public.acquire_refresh_lock(p_function_name => %s, p_request_id => %s)"
+    with holding(dsn, claim, [JOB, request]) as first, ThreadPoolExecutor() as threads:
+        assert acquire(conn, uuid4(), force=force).reason == "locked", "nobody else waits"
+        again = threads.submit(acquire, conn, request, force=force)
+        while not one(first, WAITS, [conn.info.backend_pid]):
+            assert not again.done(), again.result()
+        first.commit()
+        assert (again.result().acquired, again.result().fence) == (True, 1)
+    assert runs(conn) == 1
+
+
+def test_a_request_that_asks_again_waits_for_a_lock_that_is_about_to_be_free(
+    dsn: str, conn: psycopg.Connection
+) -> None:
+    """A commit lets go of its locks one by one, after its rows can be seen."""
+    schedule(conn)
+    request = uuid4()
+    acquire(conn, request)
+    lock = "select pg_advisory_xact_lock(public.refresh_lock_key('claim'), id) from public.refresh_schedule"
+    with holding(dsn, lock) as first, ThreadPoolExecutor() as threads:
+        again = threads.submit(acquire, conn, request)
+        while not one(first, WAITS, [conn.info.backend_pid]):
+            assert not again.done(), again.result()
+        first.commit()
+        assert (again.result().acquired, again.result().fence) == (True, 1)
 
 
 def test_the_same_request_may_ask_again_after_its_lease_ran_out_unless_it_was_replaced(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.schema.calls import (
     LEASE,
-    acquire,
+    WAITS,
     call_all,
     change,
     claim_due,
@@ -35,8 +35,6 @@ from tests.schema.calls import (
 MOST = 2**63 - 1
 POISON = {"fence": f"fence = {MOST}", "run_count": f"run_count = {MOST}"}
 """A row that cannot be claimed, and one that cannot be finished: a number of it cannot grow."""
-
-WAITS = "select exists (select from pg_locks where not granted and pid = %s)"
 
 
 def some(number: int) -> list[UUID]:
@@ -128,20 +126,49 @@ def test_requests_that_ask_again_when_nothing_else_is_due_get_what_they_hold(con
     assert runs(conn) == 2
 
 
+def asked_again(dsn: str, conn: psycopg.Connection, first: list[UUID], again: list[UUID]) -> list[Any]:
+    """What is answered to the second question, which waits for the first claim's commit."""
+    claim = "select function_name from public.claim_due_refreshes(p_request_ids => %s)"
+    with holding(dsn, claim, [first]) as other, ThreadPoolExecutor() as threads:
+        second = threads.submit(claim_many, conn, again)
+        while not one(other, WAITS, [conn.info.backend_pid]):
+            assert not second.done(), second.result()
+        other.commit()
+        return second.result()
+
+
+@pytest.mark.parametrize("number", [3, 6])
+@pytest.mark.parametrize("order", [1, -1])
 def test_requests_that_ask_again_while_their_first_claim_is_on_its_way_get_its_rows(
-    dsn: str, conn: psycopg.Connection
+    dsn: str, conn: psycopg.Connection, number: int, order: int
 ) -> None:
     """The client lost its connection, and the server has not noticed: it commits while the second question waits."""
-    due(conn, 6)
+    due(conn, number)
     requests = some(3)
-    claim = "select function_name from public.claim_due_refreshes(p_request_ids => %s)"
-    with holding(dsn, claim, [requests]) as first, ThreadPoolExecutor() as threads:
-        second = threads.submit(claim_many, conn, requests)
-        while not one(first, WAITS, [conn.info.backend_pid]):
-            assert not second.done(), second.result()
-        first.commit()
-        assert names(second.result()) == ["row 0", "row 1", "row 2"]
+    assert names(asked_again(dsn, conn, requests, requests[::order])) == ["row 0", "row 1", "row 2"]
     assert runs(conn) == 3
+
+
+def test_requests_that_ask_again_among_others_have_one_row_each(dsn: str, conn: psycopg.Connection) -> None:
+    due(conn, 6)
+    requests = sorted(some(4))
+    assert names(asked_again(dsn, conn, requests[1:], requests)) == ["row 0", "row 1", "row 2", "row 3"]
+    assert runs(conn) == 4
+
+
+def test_requests_that_ask_again_in_another_order_do_not_block_each_other(dsn: str, conn: psycopg.Connection) -> None:
+    due(conn, 8)
+    requests = some(8)
+    claim_many(conn, requests)
+
+    def ask(order: int) -> set[str]:
+        with psycopg.connect(dsn, autocommit=True) as mine:
+            for _ in range(20):
+                held = names(claim_many(mine, requests[::order]))
+            return set(held)
+
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(ask, [1, -1, 1, -1])) == [{f"row {place}" for place in range(8)}] * 4
 
 
 def test_requests_that_ask_again_wait_for_a_lock_that_is_about_to_be_free(dsn: str, conn: psycopg.Connection) -> None:
@@ -218,9 +245,18 @@ def test_two_batches_at_the_same_time_share_no_row(dsn: str, conn: psycopg.Conne
     assert runs(conn) == 60
 
 
-def test_a_batch_has_at_most_a_thousand_requests(conn: psycopg.Connection) -> None:
+@pytest.mark.parametrize("number", [0, 1001])
+def test_a_batch_has_one_to_a_thousand_requests(conn: psycopg.Connection, number: int) -> None:
     with refused("22023"):
-        claim_many(conn, some(1001))
+        claim_many(conn, some(number))
+
+
+@pytest.mark.parametrize("requests", [None, [None], [UUID(int=1), None], [UUID(int=1), UUID(int=2), UUID(int=1)]])
+def test_the_requests_of_a_batch_are_all_there_and_all_differ(conn: psycopg.Connection, requests: Any) -> None:
+    due(conn, 3)
+    with refused("22023"):
+        claim_many(conn, requests)
+    assert runs(conn) == 0
 
 
 def test_the_ends_of_a_batch_are_each_written_as_their_own(conn: psycopg.Connection) -> None:
@@ -305,14 +341,14 @@ def test_two_batches_of_ends_never_wait_in_a_circle(dsn: str, conn: psycopg.Conn
         conn.execute("update public.refresh_schedule set next_run_at = null")
 
 
-def renew_many(conn: psycopg.Connection, claims: list[Any], lease: timedelta = LEASE) -> list[str]:
+def renew_many(conn: psycopg.Connection, claims: list[Any], *leases: timedelta | None) -> list[str]:
     answers = call_all(
         conn,
         "renew_refresh_locks",
         function_names=names(claims),
         request_ids=[UUID(claim.locked_by) for claim in claims],
         fences=[claim.fence for claim in claims],
-        leases=[lease] * len(claims),
+        leases=list(leases) or [LEASE] * len(claims),
     )
     by_request = {str(answer.request_id): answer.answer for answer in answers}
     return [by_request[claim.locked_by] for claim in claims]
@@ -340,10 +376,31 @@ def test_leases_are_renewed_together_a_busy_one_is_passed_and_a_lost_one_told(
     assert row(conn, "row 0")["locked_until"] is None
 
 
-def test_many_leases_are_each_at_most_a_day(conn: psycopg.Connection) -> None:
-    schedule(conn)
-    request = uuid4()
-    acquire(conn, request)
-    claim = claim_many(conn, [request])
+def test_a_lease_is_renewed_by_its_own_measure_whoever_else_asks_for_its_row(conn: psycopg.Connection) -> None:
+    due(conn, 1)
+    (claim,) = claim_many(conn, some(1))
+    stranger = claim._replace(locked_by=str(uuid4()))
+    for claims in ([stranger, claim], [claim, stranger]):
+        leases = [timedelta(hours=9) if each is stranger else LEASE for each in claims]
+        assert renew_many(conn, claims, *leases) == ["lost" if each is stranger else "renewed" for each in claims]
+        assert seconds_ahead(conn, "locked_until", "row 0") <= LEASE.total_seconds()
+
+
+@pytest.mark.parametrize("lease", [None, timedelta(0), timedelta(seconds=-1), timedelta(days=2)])
+def test_many_leases_are_each_longer_than_zero_and_at_most_a_day(
+    conn: psycopg.Connection, lease: timedelta | None
+) -> None:
+    due(conn, 2)
+    claims = claim_many(conn, some(2))
     with refused("22023"):
-        renew_many(conn, claim, timedelta(days=2))
+        renew_many(conn, claims, LEASE, lease)
+    one_of_them = claims[0]
+    with refused("22023"):
+        call_all(
+            conn,
+            "renew_refresh_lock",
+            function_name=one_of_them.function_name,
+            request_id=UUID(one_of_them.locked_by),
+            fence=one_of_them.fence,
+            lease=lease,
+        )

@@ -133,7 +133,7 @@ def test_the_keys_of_advisory_locks_are_as_told(conn: psycopg.Connection) -> Non
     (told,) = re.findall(r"^\| first key of advisory locks \| (.*?) \|", GUIDE, re.MULTILINE)
     for key, purpose in re.findall(r"(\d) (\w+)", told):
         assert call(conn, "refresh_lock_key", purpose=purpose)[0] == int(key)
-    assert told.count(",") == 4
+    assert told.count(",") == 5
 
 
 def test_the_call_over_the_rest_api_is_one_that_the_function_takes(conn: psycopg.Connection) -> None:

@@ -125,11 +125,11 @@ def test_everything_of_both_packages_is_in_that_schema_and_nothing_in_public(els
 def test_the_keys_of_locks_are_those_of_version_0_1_in_public_and_others_elsewhere(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    purposes = ["claim", "create", "migrate", "write", "prune"]
+    purposes = ["claim", "create", "migrate", "write", "prune", "request"]
     with psycopg.connect(dsn, autocommit=True) as conn:
-        assert [one(conn, "select public.refresh_lock_key(%s)", [each]) for each in purposes] == [1, 2, 3, 4, 5]
+        assert [one(conn, "select public.refresh_lock_key(%s)", [each]) for each in purposes] == [1, 2, 3, 4, 5, 6]
         assert lock_key("migrate") == 3
-        keys = {1, 2, 3, 4, 5}
+        keys = {1, 2, 3, 4, 5, 6}
         for name in (OURS, "tenant_b"):
             monkeypatch.setenv("CRONLEASE_SCHEMA", name)
             migrate(dsn)
@@ -137,7 +137,7 @@ def test_the_keys_of_locks_are_those_of_version_0_1_in_public_and_others_elsewhe
             assert there == [lock_key(each) for each in purposes]
             assert not keys & set(there)
             keys |= set(there)
-        assert len(keys) == 15
+        assert len(keys) == 18
 
 
 def test_one_slot_is_run_once_in_each_of_two_schemas_at_the_same_time(

@@ -8,7 +8,19 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.schema.calls import acquire, call, claim_due, finish, one, recover, transaction
+from tests.schema.calls import (
+    LEASE,
+    acquire,
+    call,
+    call_all,
+    claim_due,
+    claim_many,
+    finish,
+    finish_many,
+    one,
+    recover,
+    transaction,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -289,3 +301,73 @@ def test_a_claim_its_end_and_the_status_do_not_read_the_history(history: psycopg
         whole, rows = cost_of(history, status, table)
         assert whole == 0, table
         assert rows < 1500, table
+
+
+@pytest.fixture
+def grown(conn: psycopg.Connection) -> psycopg.Connection:
+    """Twenty thousand due schedules that have run before, in a session whose plans are from when there were none."""
+    conn.execute("vacuum analyze public.refresh_schedule, public.refresh_runs")
+    for _ in range(8):
+        call(conn, "schedule_action", function_name=str(uuid4()), action="work")
+        call(conn, "schedule_action", function_name=str(uuid4()), action="work")
+        for batch in (1, 1):
+            run_batch(conn, batch)
+    conn.execute(
+        """
+        with run as (
+          insert into public.refresh_runs
+            (request_id, function_name, action, fence, trigger, started_at, finished_at, status)
+          select gen_random_uuid(), 'job ' || i, 'work', 1, 'run_due', clock_timestamp(), clock_timestamp(), 'success'
+          from generate_series(1, %(rows)s) i
+        )
+        insert into public.refresh_schedule (function_name, action, fence)
+        select 'job ' || i, 'work', 1
+        from generate_series(1, %(rows)s) i
+        """,
+        {"rows": HISTORY},
+    )
+    return conn
+
+
+def run_batch(conn: psycopg.Connection, number: int, again: int = 1) -> None:
+    requests = [uuid4() for _ in range(number)]
+    for _ in range(again):
+        claims = claim_many(conn, requests, "work")
+        assert len(claims) == number
+    names, ids = [claim.function_name for claim in claims], [claim.locked_by for claim in claims]
+    fences = [claim.fence for claim in claims]
+    call_all(
+        conn, "renew_refresh_locks", function_names=names, request_ids=ids, fences=fences, leases=[LEASE] * number
+    )
+    ends = zip(names, ids, fences, strict=True)
+    finish_many(
+        conn,
+        *(
+            {"function_name": name, "request_id": request, "fence": fence, "status": "success", "delay": "1 day"}
+            for name, request, fence in ends
+        ),
+    )
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_a_batch_reads_its_own_rows_though_its_plans_are_from_when_there_were_none(
+    grown: psycopg.Connection, again: int
+) -> None:
+    for table in ("refresh_runs", "refresh_schedule"):
+        whole, rows = cost_of(grown, lambda: run_batch(grown, 50, again), table)
+        assert whole == 0, table
+        assert rows < again * 50 * 20, table
+
+
+def test_a_single_run_reads_its_own_rows_though_its_plans_are_from_when_there_were_none(
+    grown: psycopg.Connection,
+) -> None:
+    def run() -> None:
+        request = uuid4()
+        claim = acquire(grown, request, "job 7", force=True)
+        finish(grown, request, claim.fence, function_name="job 7")
+
+    for table in ("refresh_runs", "refresh_schedule"):
+        whole, rows = cost_of(grown, run, table)
+        assert whole == 0, table
+        assert rows < 40, table

@@ -23,33 +23,36 @@ language plpgsql
 as $$
 #variable_conflict use_column
 declare
+  v_orphan record;
   v_orphans integer[];
 begin
-  -- At most one run of a function is open, and it is the newest. Each row's own history is searched for it: with old or
-  -- missing statistics, the planner must not read all of the history.
-  with closed as (
+  -- At most one run of a function is open, and it is the newest. Each row's own history is searched for it, and each run
+  -- is closed by itself: with old or missing statistics, the planner must not read all of the history.
+  for v_orphan in
+    select asked.id, newest.request_id
+    from unnest(p_ids) as asked (id)
+    cross join lateral (
+      select s.function_name, s.fence
+      from public.refresh_schedule s
+      where s.id = asked.id
+      offset 0
+    ) held
+    cross join lateral (
+      select o.request_id
+      from public.refresh_runs o
+      where o.function_name = held.function_name
+        and o.fence >= held.fence
+        and o.status = 'running'
+      offset 0
+    ) newest
+  loop
     update public.refresh_runs r
     set status = 'abandoned',
         finished_at = p_at,
         error = 'the run never finished: its process died or lost its lease'
-    from (
-      select s.id, newest.request_id
-      from unnest(p_ids) as asked (id)
-      join public.refresh_schedule s on s.id = asked.id
-      cross join lateral (
-        select o.request_id
-        from public.refresh_runs o
-        where o.function_name = s.function_name
-          and o.fence >= s.fence
-          and o.status = 'running'
-        offset 0
-      ) newest
-    ) orphan
-    where r.request_id = orphan.request_id
-    returning orphan.id
-  )
-  select array_agg(closed.id) into v_orphans
-  from closed;
+    where r.request_id = v_orphan.request_id;
+    v_orphans := v_orphans || v_orphan.id;
+  end loop;
 
   return query
   with taken as (

@@ -15,17 +15,26 @@ declare
   v_held jsonb;
 begin
   for v_run in
-    select r.request_id, r.function_name, r.action, s.id, s.locked_by = r.request_id::text as is_held
-    from public.refresh_runs r
-    left join public.refresh_schedule s on s.function_name = r.function_name
-    where r.request_id = any (p_request_ids)
-    order by array_position(p_request_ids, r.request_id)
+    select run.request_id, run.function_name, run.action, s.locked_by = run.request_id::text as is_held
+    from unnest(p_request_ids) as asked (request_id)
+    -- Each run is looked up by itself: with old statistics, the planner must not read all of the history.
+    cross join lateral (
+      select r.request_id, r.function_name, r.action
+      from public.refresh_runs r
+      where r.request_id = asked.request_id
+      offset 0
+    ) run
+    left join lateral (
+      select held.id, held.locked_by
+      from public.refresh_schedule held
+      where held.function_name = run.function_name
+      offset 0
+    ) s on true
+    -- Whoever locks many rows locks them in this order.
+    order by s.id
   loop
     v_held := coalesce(v_held, '[]');
     continue when v_run.is_held is not true;
-    -- A transaction that has just committed lets go of its locks one by one: ours may see the claim before the lock is
-    -- free. Whoever has it keeps it only for one claim, and waits for nobody.
-    perform pg_advisory_xact_lock(public.refresh_lock_key('claim'), v_run.id);
     select t.* into v_claim
     from public.take_refresh_lock(
       p_function_name => v_run.function_name,

@@ -1,6 +1,7 @@
--- The first key of an advisory lock; the second is a schedule's id, or the hash of its name while it has none. In the
--- schema public each purpose has its number, those of version 0.1 among them. Elsewhere it is the beginning of a hash of
--- schema and purpose, so that two deployments in one database never meet; db/schema.py computes the same.
+-- The first key of an advisory lock; the second is a schedule's id, the hash of its name while it has none, or the hash
+-- of a request's ID. In the schema public each purpose has its number, those of version 0.1 among them. Elsewhere it is
+-- the beginning of a hash of schema and purpose, so that two deployments in one database never meet; db/schema.py
+-- computes the same.
 create or replace function public.refresh_lock_key(p_purpose text) returns integer
 language sql
 immutable
@@ -16,5 +17,7 @@ as $$
     -- For a fenced transaction: it shows whose backend has the row locked.
     when p_purpose = 'write' then 4
     when p_purpose = 'prune' then 5
+    -- For a request that asks again while its first claim is being committed.
+    when p_purpose = 'request' then 6
   end
 $$;

@@ -14,6 +14,9 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin
+  if p_lease is null or p_lease <= interval '0' then
+    raise exception 'a lease must be longer than zero, not %', coalesce(p_lease::text, 'null') using errcode = '22023';
+  end if;
   if p_lease > interval '1 day' then
     raise exception 'a lease is at most a day, not %', p_lease using errcode = '22023';
   end if;

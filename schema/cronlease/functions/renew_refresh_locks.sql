@@ -14,17 +14,30 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
+-- Every row is found by its name. With old or missing statistics the planner must not read the table instead.
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set jit = off
 -- One plan serves every call, whatever its arrays are like: making one costs more than the renewals.
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
   v_locked integer[];
-  v_lease interval;
+  v_mistake text;
 begin
-  select max(l) into v_lease from unnest(p_leases) l;
-  if v_lease > interval '1 day' then
-    raise exception 'a lease is at most a day, not %', v_lease using errcode = '22023';
+  select case
+    when held.lease > interval '1 day' then format('a lease is at most a day, not %s', held.lease)
+    else format('a lease must be longer than zero, not %s', coalesce(held.lease::text, 'null'))
+  end
+  into v_mistake
+  from unnest(p_request_ids, p_leases) as held (request_id, lease)
+  where held.lease is null or held.lease <= interval '0' or held.lease > interval '1 day'
+  limit 1;
+  if v_mistake is not null then
+    raise exception '%', v_mistake using errcode = '22023';
   end if;
   v_locked := array(
     select s.id
@@ -37,8 +50,10 @@ begin
   );
   update public.refresh_schedule s
   set locked_until = clock_timestamp() + held.lease
-  from unnest(p_function_names, p_leases) as held (function_name, lease)
+  from unnest(p_function_names, p_request_ids, p_fences, p_leases) as held (function_name, request_id, fence, lease)
   where s.function_name = held.function_name
+    and s.locked_by = held.request_id::text
+    and s.fence = held.fence
     and s.id = any (v_locked);
   return query
   select

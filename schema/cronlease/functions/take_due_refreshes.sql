@@ -3,8 +3,8 @@
 -- passed over, as is one whose args nobody could read, and one that raises. A row whose trigger
 -- owns its schedule is left alone, whatever the caller's cadence is by now, and so is one that must be planned before
 -- it may run. No row is claimed before its time.
--- Null actions mean all actions. Requests that ask again get what they hold; where one of them has had a run, none is
--- given anything new. For claim_due_refresh and claim_due_refreshes.
+-- Null actions mean all actions. Requests that ask again get what they hold, after waiting for their first claim if that
+-- is still on its way; where one of them has had a run, none is given anything new. For claim_due_refreshes.
 create or replace function public.take_due_refreshes(
   p_request_ids uuid[],
   p_lease interval,
@@ -29,11 +29,14 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
--- Every row is found at one end of an index. With old or missing statistics the planner must not read or sort
--- the table instead, and its estimates must not make it compile the query.
+-- Every row is found at one end of an index, or by its ID. With old or missing statistics the planner must not read or
+-- sort the table instead, and its estimates must not make it compile the query.
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
 set jit = off
 -- One plan serves every call: making one costs more than the claim.
 set plan_cache_mode = force_generic_plan
@@ -79,6 +82,9 @@ begin
   into v_leases, v_backoffs
   from unnest(v_actions) with ordinality as wanted (action, place);
   v_mistake := case
+    when coalesce(cardinality(p_request_ids), 0) = 0 then 'a batch needs at least one request ID'
+    when (select count(distinct r) from unnest(p_request_ids) r) < cardinality(p_request_ids) then
+      'the request IDs of a batch must all differ, and none may be null'
     when cardinality(p_request_ids) > 1000 then
       format('a batch has at most 1000 requests, not %s', cardinality(p_request_ids))
     when p_max_run not between interval '0' and interval '3650 days' then
@@ -97,6 +103,10 @@ begin
     raise exception '%', v_mistake using errcode = '22023';
   end if;
 
+  -- The same requests may have asked before, on a connection that was lost, and that claim may still be on its way: one
+  -- lock serves all of them, in whatever order they are given.
+  perform pg_advisory_xact_lock(public.refresh_lock_key('request'), hashtext(first.request_id))
+  from (select min(r::text) as request_id from unnest(p_request_ids) r) first;
   -- The answer if nothing is held: these requests have had their runs, and a request is one run, so ask with others.
   reason := 'locked';
   due_in := '0';
@@ -178,7 +188,7 @@ begin
           if sqlstate = '23505' then
             v_held := public.held_refreshes(p_request_ids, v_actions, v_leases, p_trigger, p_max_run);
             if v_held is not null then
-              -- The same requests have asked before, on a connection that was lost, and their claim got there first.
+              -- Some of these requests have asked before, among others, and that claim got there first.
               claims := v_held;
               return;
             end if;

@@ -1,6 +1,7 @@
 -- Claims the row for one run, or says why not: the advisory lock, then the row, then the clock, so that a lease
--- granted after a wait is never short; a contender never waits. For acquire_refresh_lock, which by then has usually
--- seen that the row may run; take_refresh_locks is the same for many.
+-- granted after a wait is never short; a contender never waits, and a request that asks again waits only for its own
+-- first claim. For acquire_refresh_lock, which by then has usually seen that the row may run; take_refresh_locks is the
+-- same for many.
 create or replace function public.take_refresh_lock(
   p_function_name text,
   p_request_id uuid,
@@ -35,7 +36,8 @@ create or replace function public.take_refresh_lock(
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
--- Nothing here waits for a row; this bounds a wait for a table that is being changed.
+-- Nothing here waits for a row; this bounds a wait for a request's own first claim, or for a table that is being
+-- changed.
 set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
@@ -110,7 +112,17 @@ begin
     reason := 'duplicate';
     return;
   end if;
-  if not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id) then
+  -- The same request may have asked before, on a connection that was lost, and that claim may still be on its way.
+  perform pg_advisory_xact_lock(public.refresh_lock_key('request'), hashtext(p_request_id::text));
+  if exists (
+    select
+    from public.refresh_schedule s
+    where s.id = v_id
+      and s.locked_by = p_request_id::text
+  ) then
+    -- It has been committed. A commit lets go of its locks one by one, after its rows can be seen: this one is next.
+    perform pg_advisory_xact_lock(public.refresh_lock_key('claim'), v_id);
+  elsif not pg_try_advisory_xact_lock(public.refresh_lock_key('claim'), v_id) then
     -- Another hit is claiming this row right now; it wins.
     reason := 'locked';
     return;
