@@ -240,6 +240,7 @@ def random_text(rng: random.Random) -> str:
     return text + rng.choice(("", ";commit", "; commit --'", "; /* */ end", ";savepoint a; rollback to a"))
 
 
+@pytest.mark.timeout(900)
 def test_just_the_texts_that_end_a_transaction_are_refused(conn: psycopg.Connection, profile: Profile) -> None:
     """Random texts, read by ours and then by the server itself."""
     rng: random.Random = profile.random("P29 texts")

@@ -32,11 +32,34 @@ NOT_FOR_POOLERS = {
         "tests/schema/test_migrate.py::test_a_role_without_rights_is_told_so_in_one_sentence_and_changes_nothing",
         "tests/schema/test_roles.py",
         "tests/integration/test_least_privilege.py",
+        "tests/schema/test_frozen.py::test_a_role_ends_its_own_backends_and_says_who_must_end_those_of_others",
+        "tests/schema/test_frozen.py::test_unlocking_says_who_must_end_what_it_may_not",
+        "tests/schema/test_tables.py::test_a_role_that_may_make_no_temporary_tables_can_still_migrate_what_is_ours",
     ],
     "sets something for its session": [
         "tests/schema/test_operator.py::test_none_of_them_waits_longer_than_two_seconds",
         "tests/schema/test_race.py",
         "tests/schema/test_claim_due_together.py::test_each_due_row_is_claimed_by_exactly_one_of_sixteen_dispatchers",
+        "tests/schema/test_opening_changes.py::test_the_first_run_after_an_upgrade_from_version_0_1_changes_nothing",
+        "tests/schema/test_restore.py::test_a_dump_of_the_data_comes_back_with_its_times",
+    ],
+    "looks for a backend by its number, and the pooler gives out its own": [
+        "tests/schema/test_acquire.py"
+        "::test_a_request_that_asks_again_while_its_first_claim_is_on_its_way_gets_the_same_run",
+        "tests/schema/test_acquire.py::test_a_request_that_asks_again_waits_for_a_lock_that_is_about_to_be_free",
+        "tests/schema/test_batches.py"
+        "::test_requests_that_ask_again_while_their_first_claim_is_on_its_way_get_its_rows",
+        "tests/schema/test_batches.py::test_requests_that_ask_again_among_others_have_one_row_each",
+        "tests/schema/test_batches.py::test_requests_that_ask_again_wait_for_a_lock_that_is_about_to_be_free",
+    ],
+    "holds more connections at once than the pooler has": [
+        "tests/schema/test_alerts.py::test_many_who_look_at_once_tell_and_deliver_once",
+        "tests/schema/test_batches.py::test_a_row_that_somebody_has_is_passed_by_a_batch_without_waiting",
+        "tests/schema/test_frozen.py::test_only_the_backend_that_has_the_row_is_ended",
+        "tests/schema/test_upgrade_under_way.py",
+        "tests/integration/test_guard.py::test_jobs_never_get_the_connections_that_hits_and_ends_need",
+        "tests/integration/test_guard.py::test_a_job_that_holds_a_connection_waits_for_another_only_so_long",
+        "tests/integration/test_job_cli.py::test_whoever_watches_a_run_is_told_how_far_it_is",
     ],
     "waits in one transaction for two others": [
         "tests/schema/test_finish.py::test_the_next_run_counts_from_the_moment_the_row_could_be_had",

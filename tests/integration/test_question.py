@@ -51,6 +51,11 @@ class Watched(Database):
             while self.questions < questions:
                 await asyncio.sleep(0.001)
 
+    async def until_answered(self, answers: int) -> None:
+        async with asyncio.timeout(10):
+            while self.answered < answers:
+                await asyncio.sleep(0.001)
+
 
 class Hits:
     """Hits of one process at one function."""
@@ -126,10 +131,10 @@ def test_a_hit_is_never_answered_by_a_question_that_was_sent_before_it_came(room
     async def scenario(database: Watched) -> None:
         hits = Hits(database, nothing)
         await hits(1)
-        database.questions = 0
+        database.answered = 0
         database.open.clear()
         early = hits.start()
-        await database.until(1)
+        await database.until_answered(1)
         # Its answer is on the way. Only now does the row come due.
         room.query("update refresh_schedule set next_run_at = now() - interval '1 s'")
         late = hits.start()

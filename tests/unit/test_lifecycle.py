@@ -33,6 +33,21 @@ def test_it_counts_the_runs_in_progress_and_not_itself(
     assert caplog.messages[0] == f"Told to stop, {runs} in progress: waiting up to 5 s"
 
 
+def test_work_in_the_background_does_not_take_the_answer_with_it() -> None:
+    """A lease that is being released, for instance: without a signal, nobody was told to stop."""
+
+    async def work() -> str:
+        process = Lifecycle()
+        with process.work():
+            async with process.guarding(5):
+                pass
+            return "the answer"
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert asyncio.run(work()) == "the answer"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 def test_in_a_host_the_signal_goes_on_to_the_host_while_our_runs_drain() -> None:
     arrived: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: arrived.append(number))

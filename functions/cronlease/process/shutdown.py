@@ -147,7 +147,8 @@ class Lifecycle:
                 yield
         finally:
             if self._task is None:
-                self._hand_back()
+                # What is still at work here is in the background, and must not take the answer with it.
+                self._restore()
             else:
                 await self._task
 
