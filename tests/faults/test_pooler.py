@@ -59,7 +59,6 @@ NOT_FOR_POOLERS = {
         "tests/schema/test_upgrade_under_way.py",
         "tests/integration/test_guard.py::test_jobs_never_get_the_connections_that_hits_and_ends_need",
         "tests/integration/test_guard.py::test_a_job_that_holds_a_connection_waits_for_another_only_so_long",
-        "tests/integration/test_job_cli.py::test_whoever_watches_a_run_is_told_how_far_it_is",
     ],
     "waits in one transaction for two others": [
         "tests/schema/test_finish.py::test_the_next_run_counts_from_the_moment_the_row_could_be_had",
