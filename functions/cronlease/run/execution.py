@@ -9,6 +9,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -53,36 +54,14 @@ async def run_once(
     attempt = Attempt(function, request_id or uuid4(), hit.trigger, job.limits, time.monotonic())
     rows = (job,) if function == job.name and job.has_row else ()
 
-    def question() -> Query[Claim]:
-        return acquire_refresh_lock(
-            function,
-            attempt.request_id,
-            job.limits.lease,
-            max_run=job.limits.max_run,
-            force=hit.force,
-            trigger=hit.trigger,
-            job_name=hit.job_name,
-            schedule_time=hit.schedule_time,
-            args=hit.args,
-            backoff=job.backoff.band.high,
-            actions=jobs,
-            parent=spawn_guard.parent(),
-            # A row of another name may have another action, whose cadence is known only from the claim.
-            rules=job_rules(job) if function == job.name else None,
-            delivery=hit.delivery,
-            delivery_at=hit.delivery_at,
-        )
-
-    def planned(details: dict[str, Any]) -> Query[bool] | None:
-        return plan_of(details, jobs)
-
+    planned = partial(plan_of, jobs=jobs)
     if hit.force or hit.args:
-        claimed = await claim(attempt, question(), database, settings, rows, planned)
+        claimed = await claim(attempt, _question(attempt, job, hit, jobs), database, settings, rows, planned)
     else:
         # Hits like this one all ask the same, so they may share a question.
         ask = Ask(
             attempt,
-            lambda: ask_for_lease(attempt, question(), database, settings, rows, planned),
+            lambda: ask_for_lease(attempt, _question(attempt, job, hit, jobs), database, settings, rows, planned),
             lambda: timed_out(attempt, database),
             lambda: release(attempt, database),
         )
@@ -90,6 +69,27 @@ async def run_once(
     if not claimed.acquired:
         return skip(attempt, claimed, job.name)
     return await _to_its_end(run_claimed(attempt, claimed, jobs, database, settings, force=hit.force))
+
+
+def _question(attempt: Attempt, job: Job, hit: Hit, jobs: Mapping[str, Job]) -> Query[Claim]:
+    return acquire_refresh_lock(
+        attempt.function,
+        attempt.request_id,
+        job.limits.lease,
+        max_run=job.limits.max_run,
+        force=hit.force,
+        trigger=hit.trigger,
+        job_name=hit.job_name,
+        schedule_time=hit.schedule_time,
+        args=hit.args,
+        backoff=job.backoff.band.high,
+        actions=jobs,
+        parent=spawn_guard.parent(),
+        # A row of another name may have another action, whose cadence is known only from the claim.
+        rules=job_rules(job) if attempt.function == job.name else None,
+        delivery=hit.delivery,
+        delivery_at=hit.delivery_at,
+    )
 
 
 async def _to_its_end(run: Coroutine[Any, Any, Outcome]) -> Outcome:
