@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.acceptance.conftest import JOBS, Serve, Served, answers, clean_environment, free_port, kill
+from tests.faults.profile import thorough
 from tests.integration.conftest import Room, wait_until
 
 # What a browser sends for fetch(url, {method: "POST", mode: "no-cors", body: ...}) on a page of somebody else.
@@ -39,7 +40,7 @@ def room(dsn: str) -> Room:
     return room
 
 
-@pytest.fixture(params=["functions-framework", "uvicorn"])
+@pytest.fixture(params=["functions-framework", thorough("uvicorn")])
 def served(request: pytest.FixtureRequest, serve: Serve, room: Room, tmp_path: Path) -> Iterator[Served]:
     """Both servers trust a proxy on this machine by default; the second one trusts everybody."""
     if request.param == "functions-framework":

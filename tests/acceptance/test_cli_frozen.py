@@ -59,6 +59,7 @@ def test_a_holder_that_stands_still_is_told_and_unlocked(
     assert cronlease.says_quickly("recover", "--all") == "no lease has run out\n"
 
 
+@pytest.mark.thorough
 def test_a_prepared_transaction_that_has_the_row_is_named_with_what_ends_it(
     cronlease: Shell, dsn: str, conn: psycopg.Connection
 ) -> None:

@@ -376,6 +376,7 @@ def verdict_of(said: str) -> dict[str, Any]:
         thorough(["--hit-every", "0.2s"]),
     ],
 )
+@pytest.mark.thorough
 def test_the_times_of_a_decorator_are_shortened_and_the_setup_makes_its_table(
     data_dir: Path, port: int, prices: Path, how: list[str]
 ) -> None:

@@ -17,6 +17,7 @@ MAIN = FUNCTIONS / "main.py"
 OURS = "deployment_b"
 
 
+@pytest.mark.thorough
 def test_two_deployments_in_one_database_do_not_know_of_each_other(
     empty_dsn: str, tmp_path: Path, serve: Serve
 ) -> None:

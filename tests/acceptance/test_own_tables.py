@@ -14,6 +14,7 @@ MAIN = FUNCTIONS / "main.py"
 OF_THE_JOB = "select relname from pg_class where relnamespace = 'public'::regnamespace and relname ~ 'opening'"
 
 
+@pytest.mark.thorough
 def test_a_first_hit_makes_what_its_function_needs_and_no_more(empty_dsn: str, tmp_path: Path, serve: Serve) -> None:
     room = Room(empty_dsn)
     assert serve(empty_dsn, target="tell").hit().json()["status"] == "success"

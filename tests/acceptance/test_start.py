@@ -79,6 +79,7 @@ def start_lines(environment: dict[str, str]) -> Any:
         process.stderr.close()
 
 
+@pytest.mark.thorough
 def test_the_first_line_says_what_is_served_before_anybody_hits_it(place: Path) -> None:
     port, line = start_lines({"DATABASE_URL": "postgresql://me:s3cret@db.example:6543/prices?sslpassword=s3cret"})
     assert (line["severity"], line["action"], line["function"]) == ("INFO", "serving_started", "tick")

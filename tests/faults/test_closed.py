@@ -169,6 +169,7 @@ def test_a_database_that_cannot_be_used_is_a_skip_in_time(closed: Closed, profil
     profile.record("P9", seen.count([]), len(seen), violations=list(chain(*seen)))
 
 
+@pytest.mark.thorough
 def test_a_function_that_runs_without_its_schedule_is_seen(closed: Closed) -> None:
     """The negative control: unreadable is taken for granted."""
     with serving() as serve:

@@ -89,6 +89,7 @@ def test_a_lease_that_never_runs_out_is_not_recovered(scene: Scene) -> None:
         scene.room.query(shipped)
 
 
+@pytest.mark.thorough
 def test_a_job_that_commits_in_halves_is_seen_half_written(scene: Scene) -> None:
     """The negative control of the batches."""
     scene.victim, shipped = scene.start(scene.proxy.dsn, Path(__file__).with_name("halves.py")), scene.victim

@@ -106,6 +106,7 @@ def test_a_second_process_joins_and_does_not_stop_the_server(data_dir: Path) -> 
             conn.execute("select 1")
 
 
+@pytest.mark.thorough
 def test_two_processes_starting_at_once_share_one_server(data_dir: Path) -> None:
     with another_process(data_dir) as (_, first), another_process(data_dir) as (_, second):
         answers = [first(), second()]

@@ -96,6 +96,7 @@ def encoded(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[st
     server.drop(name)
 
 
+@pytest.mark.thorough
 def test_a_database_in_another_encoding_serves_and_the_doctor_names_it(
     encoded: tuple[str, str], tmp_path: Path
 ) -> None:

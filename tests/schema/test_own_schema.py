@@ -98,6 +98,7 @@ def test_no_file_names_the_schema_in_a_way_that_would_stay() -> None:
             )
 
 
+@pytest.mark.thorough
 def test_everything_of_both_packages_is_in_that_schema_and_nothing_in_public(elsewhere: str) -> None:
     with psycopg.connect(elsewhere, autocommit=True) as conn:
         assert state(conn) == "absent"

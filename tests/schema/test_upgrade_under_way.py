@@ -171,6 +171,7 @@ def test_a_view_on_an_older_signature_is_named_before_anything_is_changed(old_ds
         assert one(conn, "select count(*) from cronlease_migrations") == 8
 
 
+@pytest.mark.thorough
 def test_an_older_signature_is_kept_while_somebody_may_be_in_it(
     old_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
