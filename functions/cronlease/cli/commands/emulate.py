@@ -26,14 +26,14 @@ class Number(click.FloatRange):
 _CHANCE = Number(0, 1)
 _JOB_OPTIONS: dict[str, Decorator] = {
     "hit_every": options.length(
-        "--hit-every", text="How often to hit it, in real time; 2s unless something else says when."
+        "--hit-every", text="How often to hit it, in real time; by default 2s, with --chaos 0.5s."
     ),
     "schedule": click.option(
         "--schedule", metavar="CRON", help='Hit it by a cron expression, such as "*/5 * * * *".'
     ),
     "time_zone": click.option("--time-zone", default="Etc/UTC", show_default=True, help="Of --schedule."),
     "attempt_deadline": options.length(
-        "--attempt-deadline", default="3m", text="After how long an attempt is given up, from 15s to 30m."
+        "--attempt-deadline", default="3m", text="Give an attempt up after this long, from 15s to 30m."
     ),
     "retry_count": click.option(
         "--retry-count", type=click.IntRange(0, 5), default=0, show_default=True, help="Retries per slot."
@@ -90,7 +90,7 @@ def _all_of(decorators: dict[str, Decorator]) -> Decorator:
     return decorate
 
 
-@click.command("emulate", short_help="Run it all on this machine, and a scheduler that hits it.")
+@click.command("emulate", short_help="Run it all on this machine, with a scheduler that hits it.")
 @options.source
 @options.target
 @click.option(
@@ -116,7 +116,7 @@ def _all_of(decorators: dict[str, Decorator]) -> Decorator:
 @click.option(
     "--oidc", is_flag=True, help="Send ID tokens signed here, and refuse other callers: needs cronlease[oidc]."
 )
-@click.option("--chaos", is_flag=True, help="Everything that can go wrong does; other options win over it.")
+@click.option("--chaos", is_flag=True, help="Turn every fault on; other options override it.")
 @_all_of(_FAULT_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per hit, and the verdict as the last one.")
 def emulate_command(**given: Any) -> None:

@@ -108,7 +108,7 @@ def _end(outcome: Outcome, child: "Command", skip_status: int) -> None:
     if outcome.skipped is not None:
         raise click.exceptions.Exit(1 if outcome.skipped is SkipReason.SCHEDULE_READ_ERROR else skip_status)
     if outcome.failed is not None:
-        # A command that ended well because it was stopped has not done its work: 143, as in a shell.
+        # A command that was stopped and exits with 0 has not done its work: 143, as in a shell.
         interrupted = outcome.failed is FailReason.INTERRUPTED
         raise click.exceptions.Exit(child.status or (_status(-signal.SIGTERM) if interrupted else 1))
 

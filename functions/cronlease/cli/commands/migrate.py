@@ -168,7 +168,7 @@ def _print_check(behind: Drift, grants: Roles | None, declared: Declared, as_jso
 def _fix(behind: Drift, roles: Roles) -> str:
     if behind.newer or not roles.sentences:
         return behind.fix
-    # Where only usage is missing, whoever could grant the rest already has.
+    # If only usage is missing, --roles has done all that it could: only the schema's owner can grant usage.
     return roles.fix if roles.lack_only_usage and not behind.is_there else WITH_ROLES
 
 

@@ -19,8 +19,8 @@ from cronlease.process.shutdown import process
 from cronlease.settings import Settings
 from cronlease.triggers.worker import Worker
 
-# A run may stage on one connection and commit on another. Beyond so many its jobs share what there is: of many rows
-# that run at the same time few are in a block.
+# A run may stage on one connection and commit on another. Above the maximum, jobs share the connections: of many
+# parallel runs, few are in a block at any moment.
 _CONNECTIONS_PER_RUN = 4
 _MOST_CONNECTIONS = 32
 
