@@ -127,7 +127,7 @@ class Tokens:
 
     def check(self, token: bytes) -> None:
         """Raises Refused for one that is not known."""
-        # All of them, always: how long it takes says nothing of which one was nearly right.
+        # Always compares all of them, so that the time it takes does not reveal which one was nearly right.
         matches = [self._are_equal(token, known) for known in self.known()]
         if not any(matches):
             raise refusal("this token is not known here: check it against CRONLEASE_TOKEN or CRONLEASE_TOKEN_FILE")

@@ -143,7 +143,7 @@ class Browser:
         return view.redirect(view.here, sign_in_cookie(view.scope, view.root, value))
 
     async def _operate(self, view: "_View", name: str, fields: dict[str, str]) -> str:
-        """Does what the form asks and records who did it; answers a key of details.SAID. Raises DatabaseTrouble or
+        """Does what the form asks and records who did it; returns a key of details.SAID. Raises DatabaseTrouble or
         Refused."""
         who = caller(self._settings, view.scope)
         reason = fields.get("reason", "").strip()[:_REASON_LENGTH] or None

@@ -73,7 +73,7 @@ def migrate(
     roles: bool = False,
     note: Note = _ignore,
 ) -> list[str]:
-    """Brings the database up to schema/; answers the names of the migrations it applied. Packages: those that are
+    """Brings the database up to schema/; returns the names of the migrations it applied. Packages: those that are
     declared; those in the database already are kept up to date, too. Roles: also applies roles.sql, as every later
     migrate then does."""
     applied = _locked(url, lambda conn: _apply(conn, packages, progress, note, roles=roles))
