@@ -1,4 +1,4 @@
-"""The command line itself: its help, and what becomes of an error that nobody foresaw."""
+"""The command line itself: its help, and what becomes of an unexpected error."""
 
 import asyncio
 import re
