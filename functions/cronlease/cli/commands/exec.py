@@ -53,8 +53,10 @@ def _lease(ctx: click.Context, _: click.Parameter, text: str | None) -> str | No
 @click.option("--every", metavar="CADENCE", help="A band such as 10m..15m, or a beat such as 6h; else whenever free.")
 @options.cron
 @options.time_zone
-@click.option("--force", is_flag=True, help="Even if it is not due; never while it runs or is paused.")
-@click.option("--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Status of a skip.")
+@click.option("--force", is_flag=True, help="Run it even if it is not due, but never while it runs or is paused.")
+@click.option(
+    "--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Exit status of a skip."
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
 def exec_command(

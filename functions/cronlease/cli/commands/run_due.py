@@ -39,7 +39,7 @@ _MOST_READ = 1000
 def run_due_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:
     """Run what is due, the oldest first.
 
-    Runs one schedule after another, unless --concurrency is given. A second run-due on the same machine
+    Runs one schedule after another, unless --concurrency is given. If another run-due is at work on this machine, it
     says so and ends. The exit status is 1 when a run failed or the schedule could not be read, else 0.
     """
     if spawn_guard.is_spawned():

@@ -33,7 +33,7 @@ _MOST_CONNECTIONS = 32
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per run on standard output.")
 @click.pass_obj
 def worker_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:
-    """Stay, and run what is due when it is due.
+    """Run what is due, whenever it is due, until stopped.
 
     Any number may share a database. SIGTERM or Ctrl-C gives the runs in progress CRONLEASE_DRAIN_SECONDS to finish,
     interrupts the others, which are then due immediately, and ends with exit status 0; a second signal does not wait.

@@ -56,9 +56,9 @@ __all__ = [
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
 
-# Learns after each file how many are done, of how many.
+# Called after each file: how many are done, and how many there are.
 Progress = Callable[[int, int], None]
-# Gets a line for everything else a person should know.
+# Called with a line for everything else that a person should know.
 Note = Callable[[str], None]
 
 
