@@ -79,7 +79,7 @@ def check_status(settings: Settings, scope: Mapping[str, Any]) -> None:
 def _check_more(settings: Settings, scope: Mapping[str, Any], what: str) -> None:
     if is_checked(settings, scope) or (settings.auth == "none" and settings.allow_force):
         return
-    sentence = f"{what} not for callers nobody has checked: "
+    sentence = f"{what} refused to unchecked callers: "
     if settings.auth is None:
         sentence += "call http://localhost on this machine directly, not through a proxy or a web page, or set"
         sentence += " CRONLEASE_AUTH=token"

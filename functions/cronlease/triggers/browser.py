@@ -116,7 +116,7 @@ class Browser:
         if not await self._is_admitted(view.scope):
             return view.html("sign_in.html", 401, here=view.here, wrong=False)
         if not is_checked(self._settings, view.scope):
-            raise Refused(403, "forbidden", "these forms are not for callers nobody has checked: set CRONLEASE_AUTH")
+            raise Refused(403, "forbidden", "these forms are refused to unchecked callers: set CRONLEASE_AUTH")
         check_form(view.scope, fields.get("form", ""))
         try:
             result = await self._operate(view, name, fields)
