@@ -20,7 +20,7 @@ resource "google_secret_manager_secret_iam_member" "function_reads_its_dsn" {
   member    = google_service_account.function.member
 }
 
-# Those of jobs.json; you have made them.
+# The secrets that jobs.json names, which you have made.
 resource "google_secret_manager_secret_iam_member" "function_reads_its_secrets" {
   for_each = local.secrets
 
@@ -32,7 +32,7 @@ resource "google_secret_manager_secret_iam_member" "function_reads_its_secrets" 
 resource "google_project_iam_member" "function_connects_to_its_database" {
   for_each = local.instances
 
-  # That of the instance, which may be another one.
+  # The project of the instance, which may be another one.
   project = regex("^(.+):[^:]+:([^:]+)$", each.value)[0]
   role    = "roles/cloudsql.client"
   member  = google_service_account.function.member

@@ -1,5 +1,5 @@
-# A database that is gone fails no request, and the retry of a failed run is a skip: the log alone tells.
-# deploy/alert.json says what is looked for.
+# A database that is gone fails no request, and the retry of a failed run is a skip: only the log shows them.
+# deploy/alert.json has the filter.
 locals {
   alert   = jsondecode(file("${path.module}/../alert.json"))
   matched = one(local.alert.conditions)

@@ -1,5 +1,5 @@
 output "urls" {
-  description = "Where each function listens; only who has roles/run.invoker on it may call."
+  description = "Where each function listens; only callers with roles/run.invoker on it are let in."
   value       = { for name, service in google_cloud_run_v2_service.function : name => service.uri }
 }
 

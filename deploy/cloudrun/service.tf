@@ -25,7 +25,7 @@ resource "google_cloud_run_v2_service" "function" {
           CRONLEASE_MAX_RUN = each.value.max_run
           CRONLEASE_MIGRATE = var.migrate
           FUNCTION_TARGET   = each.key
-          # Cloud Run does not say it, and without it no log line finds its trace.
+          # Cloud Run does not set it, and log lines need it to link to their trace.
           GOOGLE_CLOUD_PROJECT = var.project
         })
 
@@ -67,7 +67,7 @@ resource "google_cloud_run_v2_service" "function" {
           memory = var.memory
         }
 
-        # Paid for while there are requests: a run is one.
+        # CPU is paid for only during requests, and a run is one.
         cpu_idle          = true
         startup_cpu_boost = true
       }

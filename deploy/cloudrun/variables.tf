@@ -185,7 +185,7 @@ variable "alert_channels" {
 }
 
 variable "max_instances" {
-  description = "How many instances may run at once. One does the work; the others answer that it is being done."
+  description = "Maximum number of instances. One does the work; the others answer that a run is in progress."
   type        = number
   default     = 2
 

@@ -1,9 +1,9 @@
 -- cronlease on Supabase: the database's own cron hits the function, and nobody but service_role reaches our tables
 -- through the REST API. Run it as postgres, after `cronlease migrate` and again after every later one: it changes only
--- what is ours. It is for the schema public: another one (CRONLEASE_SCHEMA) the REST API does not show unless you name
--- it among the exposed schemas, so there only the schedules at the end are needed.
+-- what is ours. It is for the schema public: the REST API shows another one (CRONLEASE_SCHEMA) only if you name it
+-- among the exposed schemas, so there only the schedules at the end are needed.
 --
--- Once, before: where the function listens, and the token that it was given (CRONLEASE_AUTH=token, CRONLEASE_TOKEN).
+-- Once, before that: store where the function listens, and its token (CRONLEASE_AUTH=token, CRONLEASE_TOKEN).
 --   select vault.create_secret('https://cronlease.example', 'cronlease_url');
 --   select vault.create_secret('the token', 'cronlease_token');
 
@@ -11,7 +11,7 @@ create extension if not exists pg_cron;
 create extension if not exists pg_net;
 
 -- Supabase grants whatever is made in public to anon, authenticated and service_role, and its REST API speaks as them.
--- migrate takes what it makes from all of them; here service_role, which only servers are, gets it back.
+-- migrate takes what it makes from all of them; here service_role, which only servers use, gets it back.
 do $$
 declare
   v_tables constant text[] := array[
@@ -42,7 +42,7 @@ declare
   v_name text;
   v_role text;
 begin
-  -- Those that are there: the tables of openings are made only for the job that has them.
+  -- Only those that exist: the tables of openings are made only for the job that has them.
   for v_name in
     select c.relname::text
     from pg_catalog.pg_class c
@@ -75,7 +75,7 @@ begin
       from pg_catalog.pg_roles r
       where r.rolname in ('cronlease_runner', 'cronlease_reader')
     loop
-      -- What such a role may do is said by its grants; here only, that they count.
+      -- The grants of such a role say what it may do; this policy only lets them take effect.
       execute format('drop policy if exists %I on public.%I', v_role, v_name);
       execute format('create policy %I on public.%I to %I using (true) with check (true)', v_role, v_name, v_role);
     end loop;
@@ -83,8 +83,8 @@ begin
 end
 $$;
 
--- pg_net gives an answer up after 5 s unless it is told otherwise: it would call every real run a failure. It waits
--- in the background, no connection of yours is held meanwhile. The schedules are in UTC.
+-- Without a timeout pg_net gives up after 5 s and counts every real run as a failure. It waits in the background and
+-- holds none of your connections. The schedules are in UTC.
 select cron.schedule(
   'cronlease-refresh-opening-signals',
   '*/5 * * * *',
@@ -119,7 +119,7 @@ select cron.schedule(
   $$
 );
 
--- pg_cron keeps a line of every hit for ever.
+-- pg_cron keeps a row for every hit forever.
 select cron.schedule(
   'cronlease-forget-hits',
   '17 4 * * *',

@@ -9,8 +9,8 @@ create table if not exists public.prices (
 );
 alter table public.prices enable row level security;
 
--- Stores the rows of a run and finishes it: all of it or nothing. Raises CL001 when the run has lost its lease. Asked
--- again by a client that did not get the answer, it writes nothing and answers how the run has ended.
+-- Stores the rows of a run and finishes it: all of it or nothing. Raises CL001 when the run has lost its lease.
+-- Called again by a client that did not get the answer, it writes nothing and returns how the run ended.
 create or replace function public.store_prices(
   p_request_id uuid,
   p_fence bigint,
@@ -35,7 +35,7 @@ begin
     );
   exception
     when sqlstate 'CL001' then
-      -- Ended already, which finish_refresh_run answers below, or replaced, for which it raises.
+      -- The run ended already, which finish_refresh_run returns below, or was replaced, for which it raises.
       p_rows := '[]';
   end;
 
@@ -70,5 +70,5 @@ revoke all on table public.prices from public, anon, authenticated;
 revoke all on function public.store_prices from public, anon, authenticated;
 grant execute on function public.store_prices to service_role;
 
--- Its schedule; due from now on.
+-- The schedule, due from now on.
 select public.ensure_schedule(p_function_name => 'refresh_prices');

@@ -1,7 +1,7 @@
 """cronlease: any number of hits, one real run, and a run that lost its lease can never write.
 
-A trigger starts a run, one room runs it, and the lock is in the database: each race is closed by one SQL statement in
-schema/, never by Python.
+A trigger starts a run, one package runs it, and the lock is in the database: each race is closed by one SQL statement
+in schema/, never by Python.
 
     decorators, registry, job       what a user declares, and what is declared
     triggers/                       what starts a run: HTTP, Lambda, a block, run-due, a worker; and who may
@@ -11,10 +11,10 @@ schema/, never by Python.
     db/                             connections, one typed function per SQL function, and migration/
     process/                        how the process ends, and what its children may not do
     observe/                        logs without secrets, OpenTelemetry, check-ins, alerts
-    settings, readers, arguments, cadence, slots, outcome, errors   small values that every room may use
+    settings, readers, arguments, cadence, slots, outcome, errors   small values that any package may use
     cli/, emulator/, embedded/, testing/    for people; a deployed function imports none of them before it needs it
 
-pyproject.toml says which room may import which, and import-linter checks it.
+pyproject.toml says which package may import which, and import-linter checks it.
 """
 
 from importlib import import_module

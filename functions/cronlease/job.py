@@ -133,7 +133,8 @@ def check_new_name(name: str) -> None:
 
 
 class Hit(NamedTuple):
-    """What a caller asked for, and who it claims to be. Only `force` has a say in whether it runs."""
+    """What a caller asked for, and who it claims to be. Only `force` and, with every="hit", the delivery decide
+    whether it runs."""
 
     trigger: str = "manual"
     job_name: str | None = None

@@ -74,7 +74,7 @@ def _connection(toolbox: "Toolbox") -> "Iterator[psycopg.Connection[Any]]":
     type=click.IntRange(1, 1_000_000),
     help=f"The most rows to show; by default {_LIMIT}, and all with --json or --csv.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON array, an opening a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, one opening per line.")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV with a heading, safe to open in a spreadsheet.")
 @click.pass_obj
 def signals(
@@ -139,7 +139,7 @@ def sources() -> None:
 @sources.command("check")
 @click.option("--source", "name", default=None, metavar="NAME", help="Only this one.")
 @_duration("--timeout", default="3m", metavar="30s|3m", help="How long each source may take.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, one source per line.")
 @click.pass_obj
 def check_command(toolbox: "Toolbox", name: str | None, within: timedelta, as_json: bool) -> None:
     """Fetch each source without writing anything; exit status 1 when one fails."""
@@ -192,7 +192,7 @@ def _orphans(toolbox: "Toolbox", names: set[str]) -> str | None:
 
 
 @sources.command("status")
-@click.option("--json", "as_json", is_flag=True, help="One JSON array, a source a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array, one source per line.")
 @click.pass_obj
 def status_command(toolbox: "Toolbox", as_json: bool) -> None:
     """Show the state of each source: its last success, its failures since, and until when it is left alone."""

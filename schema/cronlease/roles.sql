@@ -27,7 +27,7 @@ begin
 end
 $$;
 
--- As every database of PostgreSQL 15 and newer has it from the start.
+-- The default of databases made by PostgreSQL 15 and newer.
 revoke create on schema public from public;
 grant usage on schema public to cronlease_runner, cronlease_reader;
 

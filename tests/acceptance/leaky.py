@@ -1,4 +1,4 @@
-"""A job that says aloud whatever it knows, each time in another way; for the test that looks for secrets."""
+"""A job that leaks whatever it knows, each time in another way; for the test that looks for secrets."""
 
 import logging
 import os

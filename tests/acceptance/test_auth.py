@@ -106,7 +106,7 @@ def test_nobody_checked_means_no_force_no_args_and_no_status_unless_said(serve: 
     assert "args" not in status.text
 
 
-def test_keys_that_cannot_be_had_are_told_to_both_sides(serve: Serve, room: Room, issuer: Issuer) -> None:
+def test_keys_that_cannot_be_fetched_are_reported_to_both_sides(serve: Serve, room: Room, issuer: Issuer) -> None:
     served = serve(
         room.dsn,
         CRONLEASE_AUTH="oidc",

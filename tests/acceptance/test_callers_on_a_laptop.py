@@ -1,4 +1,4 @@
-"""Where nobody said who may call: a person on this machine may do everything, a web page only hit what is due."""
+"""CRONLEASE_AUTH is unset: a person on this machine may do everything, a web page may only hit what is due."""
 
 import subprocess
 import sys

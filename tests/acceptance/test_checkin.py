@@ -37,7 +37,7 @@ def test_a_hit_over_http_and_a_trigger_check_in(serve: Serve, room: Room, monito
     ]
 
 
-def test_an_address_that_is_none_refuses_to_start_without_saying_it(room: Room, tmp_path: Path) -> None:
+def test_an_invalid_address_stops_startup_and_is_not_repeated(room: Room, tmp_path: Path) -> None:
     shell = Shell(room.dsn, tmp_path)
     shell.environment["CRONLEASE_PING_URL"] = "ftp://hc.example/k3y"
     status, out, err = shell("run-due")

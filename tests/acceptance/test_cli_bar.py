@@ -1,4 +1,4 @@
-"""On a terminal one sees how far long work is, on a line that is gone afterwards; elsewhere nothing of it."""
+"""On a terminal a line shows how far long work has come, and is gone afterwards; elsewhere nothing is shown."""
 
 import os
 import pty

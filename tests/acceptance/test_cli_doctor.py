@@ -161,7 +161,7 @@ def test_a_schema_that_has_drifted_is_broken(doctor: Doctor, room: Room) -> None
     )
 
 
-def test_what_migrate_cannot_mend_is_to_be_mended_by_hand(doctor: Doctor, room: Room) -> None:
+def test_what_migrate_cannot_repair_must_be_repaired_by_hand(doctor: Doctor, room: Room) -> None:
     room.query("drop view refresh_status cascade")
     assert doctor.shell.quickly("migrate", "--check")[1].endswith(
         "Fix: run `cronlease migrate` as the owner of the schema.\n"
@@ -483,9 +483,7 @@ def test_whoever_default_privileges_let_in_is_named(role: str, doctor: Doctor, r
     room.query(f"drop owned by {role}")
 
 
-def test_a_database_in_another_encoding_and_an_open_schema_are_told_by_migrate(
-    server: Server, tmp_path: Path
-) -> None:
+def test_migrate_reports_a_database_in_another_encoding_and_an_open_schema(server: Server, tmp_path: Path) -> None:
     for encoding in ("SQL_ASCII", "LATIN1"):
         name = f"cronlease_test_{uuid4().hex[:12]}"
         with psycopg.connect(server.admin, autocommit=True) as admin:

@@ -28,7 +28,7 @@ def warnings(cronlease: Shell, check: str) -> list[str]:
     ]
 
 
-def test_a_holder_that_stands_still_is_told_and_unlocked(
+def test_a_holder_that_stands_still_is_named_and_unlocked(
     cronlease: Shell, dsn: str, conn: psycopg.Connection
 ) -> None:
     schedule(conn)

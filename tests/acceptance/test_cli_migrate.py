@@ -44,7 +44,7 @@ def test_what_a_dry_run_prints_is_what_migrate_would_do(empty_dsn: str, tmp_path
 
 
 @pytest.mark.thorough
-def test_check_says_what_is_behind_and_the_dry_run_says_what_mends_it(dsn: str, tmp_path: Path) -> None:
+def test_check_says_what_is_behind_and_the_dry_run_says_what_repairs_it(dsn: str, tmp_path: Path) -> None:
     cronlease, room = Shell(dsn, tmp_path), Room(dsn)
     for breaking, said in BREAKINGS.items():
         room.query(breaking)

@@ -324,7 +324,7 @@ def test_a_source_that_ends_the_process_is_one_sentence(tmp_path: Path, text: st
     assert (status, out, err) == (2, "", sentence.format(source))
 
 
-def test_the_sentence_of_a_decorator_is_said_as_it_is(tmp_path: Path) -> None:
+def test_the_sentence_of_a_decorator_is_printed_as_it_is(tmp_path: Path) -> None:
     source = tmp_path / "refuses.py"
     source.write_text("from cronlease import action\naction(' ')")
     with pytest.raises(SystemExit, match=r"^cronlease: an action needs a name"):
@@ -385,7 +385,7 @@ def test_a_cron_is_made_planned_and_shown_with_its_next_five_slots(room: Room, c
 
 
 @pytest.mark.thorough
-def test_a_beat_is_made_and_what_is_no_cadence_is_refused(room: Room, cronlease: Shell) -> None:
+def test_a_beat_is_created_and_an_invalid_cadence_is_refused(room: Room, cronlease: Shell) -> None:
     create = ("schedule", "create", "beat", "--action", "note")
     assert "is scheduled, due in" in cronlease.says(*create, "--every", "6h", "--in", "1h")
     assert room.query("select every, planned_from, slot_at = next_run_at from refresh_schedule") == [

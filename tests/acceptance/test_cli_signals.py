@@ -193,7 +193,7 @@ def test_a_feed_cannot_put_a_formula_in_a_spreadsheet(signals: Shell, conn: psyc
     assert ""","x;'=1+1",""" in written
 
 
-def test_a_duration_that_is_none_is_explained(signals: Shell) -> None:
+def test_an_invalid_duration_is_explained(signals: Shell) -> None:
     done = signals("signals", "--since", "yesterday")
     assert done.returncode == 2
     assert "'yesterday' is not a duration: write 90s, 5m, 2h or 1d" in done.stderr
@@ -319,7 +319,7 @@ def test_a_source_whose_host_is_left_alone_has_not_failed(cronlease: Shell, list
     assert "second not asked: its host asked to be left alone" in done.stdout
 
 
-def test_items_that_are_left_out_or_mended_are_counted_by_reason(cronlease: Shell, listed: Path) -> None:
+def test_items_that_are_left_out_or_repaired_are_counted_by_reason(cronlease: Shell, listed: Path) -> None:
     baker = {"id": 1, "title": "Baker"}
     items = [baker | {"first_published": "soon"}, baker, baker, {"id": 2}, {"id": 3}, {"title": "Cook"}]
     with board(json.dumps({"jobs": items, "meta": {"total": 6}}).encode()) as url:

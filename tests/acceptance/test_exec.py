@@ -112,7 +112,7 @@ def test_a_skip_says_why_and_its_status_can_be_chosen(start: Start, room: Room) 
 
 
 @pytest.mark.thorough
-def test_mistakes_are_told_in_a_sentence(start: Start, room: Room) -> None:
+def test_mistakes_are_reported_in_a_sentence(start: Start, room: Room) -> None:
     missing = subprocess.run(
         [sys.executable, "-m", "cronlease", "exec", NAME, "--", "no-such-command"],
         env=clean_environment(DATABASE_URL=room.dsn),

@@ -1,4 +1,4 @@
-"""The guides say what is there: links lead somewhere, commands can be given, tables name all that the code has."""
+"""The guides match the code: links lead somewhere, commands exist, and tables name everything."""
 
 import ast
 import inspect

@@ -138,7 +138,7 @@ HALF = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 20\r\n\r\n{"
 
 
 @pytest.mark.thorough
-def test_a_body_that_never_comes_is_not_waited_for_nor_does_it_hold_up_the_end(serve: Serve, dsn: str) -> None:
+def test_a_body_that_never_comes_is_not_waited_for_and_does_not_delay_the_end(serve: Serve, dsn: str) -> None:
     served = serve(dsn)
     place = urlsplit(served.url)
     address = (str(place.hostname), int(place.port or 0))

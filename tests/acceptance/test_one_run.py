@@ -46,7 +46,7 @@ def test_of_fifty_simultaneous_hits_exactly_one_runs(
     assert room.runs() == ["success"] * (rounds + 1)
 
 
-def test_the_very_first_hits_may_all_come_at_once(serve: Serve, empty_dsn: str) -> None:
+def test_the_very_first_hits_may_all_come_at_the_same_time(serve: Serve, empty_dsn: str) -> None:
     """On an empty database, through two processes: the schema is made once and one of them runs."""
     room = Room(empty_dsn)
     room.query("create table effect (request_id uuid)")

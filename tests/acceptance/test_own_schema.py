@@ -123,7 +123,7 @@ def test_a_mistyped_schema_is_not_made_by_the_way(empty_dsn: str, tmp_path: Path
     assert Room(empty_dsn).query("select to_regnamespace('nosuch')") == [(None,)]
 
 
-def test_who_may_not_make_the_schema_is_told_what_to_ask_for(empty_dsn: str, tmp_path: Path) -> None:
+def test_whoever_may_not_create_the_schema_is_told_what_to_ask_for(empty_dsn: str, tmp_path: Path) -> None:
     role, room = f"cronlease_test_{uuid4().hex[:12]}", Room(empty_dsn)
     room.query(f"create role {role} login password 'secret'")
     try:

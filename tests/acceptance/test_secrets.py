@@ -1,5 +1,5 @@
-"""Secrets never leave (P24): canaries in every place that holds a secret, every way to go wrong, and then a look at
-all that was logged, answered, printed and stored."""
+"""Secrets never leave (P24): canaries in every place that holds a secret, every error path, and then a search of all
+that was logged, answered, printed and stored."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Starting: what refuses to start, and what starts and then fails closed without saying a secret."""
+"""Starting: what stops startup, and what starts and then fails closed without printing a secret."""
 
 import json
 import os

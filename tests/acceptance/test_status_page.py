@@ -154,7 +154,7 @@ def test_forms_of_others_are_refused_and_nothing_is_done(visitor: Visitor, room:
     with Visitor(visitor.url, **{"X-Forwarded-For": "203.0.113.9"}) as stranger:
         refused = stranger.get()
         assert refused.status_code == 403
-        assert "the status is not for callers nobody has checked" in unescape(refused.text).lower()
+        assert "the status is refused to unchecked callers" in unescape(refused.text).lower()
 
 
 def test_with_a_token_a_person_signs_in(serve: Serve, dsn: str, room: Room) -> None:

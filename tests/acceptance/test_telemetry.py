@@ -1,4 +1,4 @@
-"""OpenTelemetry in the function as it is deployed: set up by the user, and not even installed."""
+"""OpenTelemetry in the function as it is deployed: where the user sets it up, and where it is not installed."""
 
 import json
 from pathlib import Path

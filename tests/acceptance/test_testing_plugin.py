@@ -60,7 +60,7 @@ def report(run: Run) -> None:
     seen.append((run.slot, run.window, run.attempt, run.missed))
 
 
-def test_a_slot_can_be_said(cronlease_client):
+def test_a_hit_can_name_its_slot(cronlease_client):
     client = cronlease_client(report)
     first = datetime(2026, 3, 29, 7, tzinfo=timezone.utc)
     for slot in (first, first + timedelta(days=1)):

@@ -71,7 +71,7 @@ def test_the_image_is_the_one_of_this_version() -> None:
     assert f"image: cronlease:{version}\n" in (DEPLOY / "compose.yaml").read_text()
 
 
-def test_who_calls_the_function_has_to_show_a_token() -> None:
+def test_callers_of_the_function_have_to_show_a_token() -> None:
     (container,) = pods()["cronlease-function"]["containers"]
     auth, token = container["env"]
     assert auth == {"name": "CRONLEASE_AUTH", "value": "token"}

@@ -1,4 +1,4 @@
-"""The guides of deploy/: their numbers and names are those of the files they speak of."""
+"""The guides of deploy/: their numbers and names are those of the files that they describe."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The shell scripts and the Dockerfile: linted, and those for gcloud asked what they would do."""
+"""The shell scripts and the Dockerfile: linted, and the dry runs of those for gcloud."""
 
 import json
 import os

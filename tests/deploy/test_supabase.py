@@ -1,5 +1,5 @@
-"""deploy/supabase/cronlease.sql on a database that looks like a project of theirs. The two extensions are not to be
-had here: stand-ins with their signatures write down what they were asked (supabase.sql)."""
+"""deploy/supabase/cronlease.sql on a database that looks like a project of theirs. The two extensions are not
+available here: stand-ins with their signatures record their calls (supabase.sql)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,5 @@
-"""Row-level security as deploy/supabase/cronlease.sql switches it on: our two roles keep what is theirs, and who is
-given a table by mistake sees nothing of it."""
+"""Row-level security as deploy/supabase/cronlease.sql switches it on: our two roles keep what is theirs, and whoever
+is granted a table by mistake sees nothing of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

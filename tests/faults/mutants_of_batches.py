@@ -26,7 +26,7 @@ def _on_its_way(dsn: str, conn: psycopg.Connection) -> None:
 
 _AGAIN = batches.test_requests_that_ask_again_get_what_they_hold_and_nothing_new
 _ADVISORY = batches.test_a_batch_is_turned_away_from_a_row_by_its_advisory_lock
-_RENEWED = batches.test_leases_are_renewed_together_a_busy_one_is_passed_and_a_lost_one_told
+_RENEWED = batches.test_leases_are_renewed_together_a_busy_one_is_passed_over_and_a_lost_one_reported
 _TAKEN: list[Guard] = [
     ("a row is claimed without the advisory lock", "where pg_try_advisory_xact_lock(v_key, i)", GONE, _ADVISORY),
     ("its advisory locks outlive it", "pg_try_advisory_xact_lock", "pg_try_advisory_lock", _ADVISORY),

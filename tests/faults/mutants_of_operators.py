@@ -144,7 +144,7 @@ _ENSURE: list[Guard] = [
         "two at once collide",
         "\n  on conflict (function_name) do nothing",
         GONE,
-        between.test_who_ensures_beside_an_insert_gets_its_end,
+        between.test_ensuring_a_row_beside_an_insert_answers_as_that_ended,
     ),
 ]
 
@@ -159,13 +159,13 @@ _CREATE: list[Guard] = [
         "one who ensures must wait for it",
         "  perform pg_try_advisory_xact_lock(public.refresh_lock_key('create'), hashtext(p_function_name));\n",
         GONE,
-        create.test_who_creates_beside_an_open_transaction_gets_its_end,
+        create.test_creating_a_row_beside_an_open_transaction_waits_for_its_end,
     ),
     (
         "two at once collide",
         "\n      on conflict (function_name) do nothing",
         GONE,
-        create.test_who_creates_beside_an_open_transaction_gets_its_end,
+        create.test_creating_a_row_beside_an_open_transaction_waits_for_its_end,
     ),
     (
         "a name that is taken is replaced",

@@ -175,12 +175,12 @@ _ANSWER = "case when found then 'busy' else 'lost' end"
 _RENEW: list[Guard] = [
     ("without its fence", HOLDER + FENCE + SKIP, HOLDER + SKIP, lease.test_a_lease_that_is_not_ours_is_lost),
     ("for anybody", HOLDER + FENCE + SKIP, FENCE + SKIP, lease.test_a_lease_that_is_not_ours_is_lost),
-    ("it waits for the row", SKIP, LOCK, lease.test_renewing_a_row_that_is_locked_answers_busy_at_once),
+    ("it waits for the row", SKIP, LOCK, lease.test_renewing_a_row_that_is_locked_answers_busy_immediately),
     (
         "it does not lock the row",
         FENCE + SKIP,
         AND_NO_LOCK,
-        lease.test_renewing_a_row_that_is_locked_answers_busy_at_once,
+        lease.test_renewing_a_row_that_is_locked_answers_busy_immediately,
     ),
     (
         "it counts from its transaction's start",
@@ -188,7 +188,7 @@ _RENEW: list[Guard] = [
         "now()",
         lease.test_a_renewed_lease_counts_from_the_moment_of_renewal,
     ),
-    ("busy is lost", _ANSWER, "'lost'", lease.test_renewing_a_row_that_is_locked_answers_busy_at_once),
+    ("busy is lost", _ANSWER, "'lost'", lease.test_renewing_a_row_that_is_locked_answers_busy_immediately),
     ("lost is busy", _ANSWER, "'busy'", lease.test_a_lease_that_is_not_ours_is_lost),
 ]
 

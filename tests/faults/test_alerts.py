@@ -131,7 +131,7 @@ def impatience(room: Room) -> Iterator[None]:
 
 
 @pytest.mark.timeout(1800)
-def test_an_incident_is_told_once(room: Room, profile: Profile) -> None:
+def test_an_incident_is_alerted_once(room: Room, profile: Profile) -> None:
     incidents, source = profile.n("P36"), profile.random("P36")
     names = [f"row {number}" for number in range(ROWS)]
     for name in names:
@@ -189,7 +189,7 @@ def check(webhook: Webhook, shares: dict[str, range]) -> int:
 
 
 @pytest.mark.thorough
-def test_a_job_that_kills_its_process_each_time_is_told_once(room: Room) -> None:
+def test_a_job_that_kills_its_process_each_time_is_alerted_once(room: Room) -> None:
     """By the run that finds it so, before it is killed itself."""
     room.query("select schedule_action('row 0', 'work', p_every => '1h..2h')")
     with monitoring() as monitor:

@@ -100,7 +100,7 @@ def test_a_deletion_looks_again_once_it_has_the_row(dsn: str, conn: psycopg.Conn
     assert (refusal, row(conn)["fence"]) == ("CL004", 1)
 
 
-def test_who_ensures_beside_an_insert_gets_its_end(dsn: str) -> None:
+def test_ensuring_a_row_beside_an_insert_answers_as_that_ended(dsn: str) -> None:
     insert = "insert into public.refresh_schedule (function_name, action) values ('job', 'job')"
     answer, _ = in_between(dsn, lambda caller: call(caller, "ensure_schedule", function_name="job")[0], "", insert)
     assert answer == "exists"

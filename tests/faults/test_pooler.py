@@ -53,7 +53,7 @@ NOT_FOR_POOLERS = {
         "tests/schema/test_batches.py::test_requests_that_ask_again_wait_for_a_lock_that_is_about_to_be_free",
     ],
     "holds more connections at once than the pooler has": [
-        "tests/schema/test_alerts.py::test_many_who_look_at_once_tell_and_deliver_once",
+        "tests/schema/test_alerts.py::test_many_that_look_at_the_same_time_alert_and_deliver_once",
         "tests/schema/test_batches.py::test_a_row_that_somebody_has_is_passed_by_a_batch_without_waiting",
         "tests/schema/test_frozen.py::test_only_the_backend_that_has_the_row_is_ended",
         "tests/schema/test_upgrade_under_way.py",
@@ -63,7 +63,7 @@ NOT_FOR_POOLERS = {
     "waits in one transaction for two others": [
         "tests/schema/test_finish.py::test_the_next_run_counts_from_the_moment_the_row_could_be_had",
         "tests/schema/test_opening_signals.py::test_another_writer_who_got_there_first_is_waited_for_and_counted_right",
-        "tests/schema/test_schedule_action.py::test_who_creates_beside_an_open_transaction_gets_its_end",
+        "tests/schema/test_schedule_action.py::test_creating_a_row_beside_an_open_transaction_waits_for_its_end",
         "tests/integration/test_action_lock.py::test_while_a_transaction_has_the_lock_nobody_claims_and_then_one_can",
         "tests/integration/test_job_sources.py::test_forgetting_a_source_waits_for_the_run_that_writes_of_it",
     ],

@@ -78,7 +78,7 @@ def ended_well(served: Served, room: Room) -> None:
     wait_until(lambda: connections(room) == 0, 5)
 
 
-def test_a_run_that_can_finish_in_time_does_and_new_hits_are_told(served: Served, room: Room) -> None:
+def test_a_run_that_can_finish_in_time_does_and_new_hits_are_skipped(served: Served, room: Room) -> None:
     slow = Slow(served, room, 1)
     served.process.send_signal(signal.SIGTERM)
 
@@ -97,7 +97,7 @@ def test_a_run_that_can_finish_in_time_does_and_new_hits_are_told(served: Served
     assert len(room.query("select 1 from effect")) == 1
 
 
-def test_a_run_that_cannot_finish_is_interrupted_and_due_at_once(served: Served, room: Room) -> None:
+def test_a_run_that_cannot_finish_is_interrupted_and_due_immediately(served: Served, room: Room) -> None:
     slow = Slow(served, room, 30)
     served.process.send_signal(signal.SIGTERM)
     status, body = slow.answer()
@@ -119,7 +119,7 @@ def test_a_second_signal_hurries_and_still_frees_the_lease(served: Served, room:
     assert room.row("locked_by, last_status") == (None, "interrupted")
 
 
-def test_an_idle_server_ends_at_once(served: Served, room: Room) -> None:
+def test_an_idle_server_ends_immediately(served: Served, room: Room) -> None:
     assert served.hit().json()["status"] == "success"
     served.process.send_signal(signal.SIGTERM)
     ended_well(served, room)

@@ -50,7 +50,7 @@ def test_it_is_the_same_on_an_async_connection(room: Room) -> None:
     assert asyncio.run(ask()) == [True, False, False, True]
 
 
-def test_a_lock_that_would_be_gone_at_once_is_a_no(room: Room) -> None:
+def test_a_lock_that_would_be_gone_immediately_is_not_acquired(room: Room) -> None:
     """In autocommit mode the lock ends with its own statement: whoever believed it would run beside another."""
     number = schedule_id(room)
     with psycopg.connect(room.dsn, autocommit=True) as conn:
@@ -59,7 +59,7 @@ def test_a_lock_that_would_be_gone_at_once_is_a_no(room: Room) -> None:
             assert try_acquire_action_lock(conn, number) is True
 
 
-def test_whatever_goes_wrong_is_a_no(room: Room) -> None:
+def test_any_error_counts_as_not_acquired(room: Room) -> None:
     number = schedule_id(room)
     with psycopg.connect(room.dsn) as conn:
         assert try_acquire_action_lock(conn, 2**31) is False, "no integer of the database's"

@@ -65,7 +65,7 @@ def retry_now(room: Room) -> None:
     room.query("update refresh_alerts set held_until = clock_timestamp()")
 
 
-def test_an_incident_is_told_once_with_all_that_a_person_needs(room: Room, webhook: Monitor) -> None:
+def test_an_incident_is_alerted_once_with_all_that_a_person_needs(room: Room, webhook: Monitor) -> None:
     for job in (succeed, fail, fail, fail, succeed, succeed):
         enter(room, job, webhook, status_url="https://here.example/status")
     failing, recovered = texts(webhook)
@@ -89,7 +89,7 @@ def test_a_skip_looks_for_nothing(room: Room, webhook: Monitor) -> None:
     assert webhook.asked == []
 
 
-def test_the_breaker_is_told_and_says_when_the_probe_is(room: Room, webhook: Monitor) -> None:
+def test_the_alert_about_the_breaker_says_when_the_probe_is(room: Room, webhook: Monitor) -> None:
     rule: dict[str, Any] = {"pause_after": "2", "probe": "1h"}
     for _ in range(2):
         outcome = enter(room, fail, webhook, **rule)
@@ -131,9 +131,7 @@ def dispatcher(room: Room, webhook: Monitor, **environment: str) -> tuple[dict[s
 
 
 @pytest.mark.parametrize("trigger", ["run_due", "worker"])
-def test_who_looks_for_due_rows_tells_of_late_ones_that_are_none_of_its_own(
-    room: Room, webhook: Monitor, trigger: str
-) -> None:
+def test_a_dispatcher_also_alerts_late_rows_that_it_cannot_run(room: Room, webhook: Monitor, trigger: str) -> None:
     with psycopg.connect(room.dsn, autocommit=True) as conn:
         schedule_action(conn, "of another", "elsewhere", delay=timedelta(0))
     room.query("update refresh_schedule set late_at = clock_timestamp(), next_run_at = next_run_at - interval '1 h'")
@@ -251,7 +249,7 @@ async def _look_again(room: Room, webhook: Monitor) -> None:
         await database.close()
 
 
-def test_several_addresses_are_told_each_and_one_that_is_ill_holds_up_no_other(
+def test_each_address_gets_the_alert_and_one_that_is_down_delays_no_other(
     room: Room, webhook: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)

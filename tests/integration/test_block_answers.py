@@ -1,4 +1,4 @@
-"""What is answered about a job's blocks is so: which block, why it did not commit, and what stands."""
+"""The answer about a job's blocks is true: which block, why it did not commit, and what stands."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -187,7 +187,7 @@ def not_entered(run: Run) -> None:
         (not_entered, "it could not be entered, RuntimeError: run.commit() and run.transaction() do not nest"),
     ],
 )
-def test_a_job_that_goes_on_without_its_commit_is_told_why_there_is_none(
+def test_a_job_that_goes_on_without_its_commit_learns_why_it_did_not_commit(
     room: Room, job: Callable[[Run], None], why: str
 ) -> None:
     assert f"run.commit() did not commit, and the job went on: {why}" in failed(room, job)

@@ -53,7 +53,7 @@ def test_a_run_checks_in_when_it_starts_and_when_it_has_succeeded(room: Room, mo
     assert monitor.asked == [CheckedIn("GET", f"{KEY}/start", rid, ""), CheckedIn("GET", KEY, rid, "")]
 
 
-def test_a_plain_job_that_is_over_at_once_has_still_started_before_it_ended(room: Room, monitor: Monitor) -> None:
+def test_a_plain_job_that_is_over_immediately_has_still_started_before_it_ended(room: Room, monitor: Monitor) -> None:
     came_before_the_answer: list[list[str]] = []
 
     def take_time(handler: Any) -> None:

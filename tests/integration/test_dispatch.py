@@ -323,7 +323,7 @@ def test_a_new_function_gets_its_row_though_others_are_due(actions: Actions) -> 
     assert actions.query("select state from refresh_status where function_name = 'tick'") == [("pending",)]
 
 
-def test_a_row_that_is_due_again_at_once_does_not_keep_run_due_going(actions: Actions) -> None:
+def test_a_row_that_is_due_again_immediately_does_not_keep_run_due_going(actions: Actions) -> None:
     actions.schedule("eager", every="0.01s..0.02s")
     actions.schedule("patient")
     report = actions.run_due(CRONLEASE_DISPATCH_PAUSE="0.05s", CRONLEASE_LEASE="30s")

@@ -107,7 +107,7 @@ def test_a_second_process_joins_and_does_not_stop_the_server(data_dir: Path) -> 
 
 
 @pytest.mark.thorough
-def test_two_processes_starting_at_once_share_one_server(data_dir: Path) -> None:
+def test_two_processes_starting_at_the_same_time_share_one_server(data_dir: Path) -> None:
     with another_process(data_dir) as (_, first), another_process(data_dir) as (_, second):
         answers = [first(), second()]
     assert sorted(owned for owned, _, _ in answers) == [False, True]
@@ -276,7 +276,7 @@ def test_a_restart_is_a_crash_that_keeps_the_address_and_what_was_committed(data
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no shared lock")
-def test_an_owner_waits_for_who_keeps_its_server_and_not_for_the_dead(data_dir: Path) -> None:
+def test_an_owner_waits_for_whoever_keeps_its_server_and_not_for_the_dead(data_dir: Path) -> None:
     said: list[str] = []
     with (
         EmbeddedPostgres.start(data_dir, fsync=False) as server,

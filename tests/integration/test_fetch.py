@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[Script, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_page_is_refused_at_once(web: Web, case: str) -> None:
+def test_what_is_not_a_page_is_refused_without_a_retry(web: Web, case: str) -> None:
     web.scripts["/"], said = REFUSED[case]
     with pytest.raises(FeedError) as refusal:
         asyncio.run(read(web.url()))

@@ -223,7 +223,7 @@ def test_a_block_left_outside_its_transaction_fails_the_run(
     assert room.row("last_status, locked_by") == ("failed", None)
 
 
-def test_a_connection_says_at_once_that_its_transaction_is_over(room: Room) -> None:
+def test_a_connection_says_immediately_that_its_transaction_is_over(room: Room) -> None:
     def does(conn: Any) -> None:
         conn.pgconn.exec_(b"commit")
         with pytest.raises(psycopg.ProgrammingError, match="was ended by something else"), conn.transaction():

@@ -71,7 +71,7 @@ def test_a_source_that_nobody_knows_has_no_signals(call: Call, room: Room) -> No
     assert call(cli.signals, "--source", "acme").stdout == "No opening appeared, changed or closed in that time.\n"
 
 
-def test_two_forms_at_once_are_a_usage_error(call: Call) -> None:
+def test_json_and_csv_together_are_a_usage_error(call: Call) -> None:
     done = call(cli.signals, "--json", "--csv")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "--json and --csv exclude each other" in done.stderr
@@ -88,7 +88,7 @@ def test_a_source_has_no_more_time_than_it_is_given(call: Call, tmp_path: Path) 
     assert "longer than 0" in call(cli.sources, "check", "--timeout", "0s").stderr
 
 
-def test_a_bound_that_is_none_is_one_sentence(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_bound_is_one_sentence(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "many")
     said = refusal(call(cli.sources, "check"))
     assert said == "CRONLEASE_SOURCES_AT_ONCE: 'many' is not a whole number from 1 to 64"

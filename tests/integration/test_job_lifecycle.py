@@ -167,7 +167,7 @@ def test_a_failing_source_is_left_alone_for_longer_and_longer(room: Room, feeds:
     assert open_now(room) == ["1", "2"]
 
 
-def test_a_source_whose_entry_was_mended_need_not_wait(room: Room, feeds: Feeds) -> None:
+def test_a_source_whose_entry_was_corrected_need_not_wait(room: Room, feeds: Feeds) -> None:
     feeds.serve(acme=answer(b"", 404), globex=board(job(1)))
     room.enter(refresh)
     feeds.serve(acme=board(job(2)), globex=board(job(1)))
@@ -300,7 +300,7 @@ def test_a_feed_described_by_its_user_is_remembered_like_any_other(
     assert counts(again(room)) == (4, 0, 0, 4, 0)
 
 
-def test_a_server_that_does_not_page_is_a_failure_and_not_asked_for_ever(room: Room, feeds: Feeds) -> None:
+def test_a_server_that_does_not_page_is_a_failure_and_not_asked_forever(room: Room, feeds: Feeds) -> None:
     feeds.kind = "lever"
     page = [{"id": str(number), "text": "Baker"} for number in range(100)]
     feeds.serve(acme=json.dumps(page).encode())

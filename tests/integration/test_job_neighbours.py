@@ -1,4 +1,4 @@
-"""One bad neighbour: a host that hangs, refuses or asks for a rest costs its own sources time, and nobody else's."""
+"""One bad neighbour: a host that hangs, refuses or asks to wait costs only its own sources time."""
 
 import threading
 import time

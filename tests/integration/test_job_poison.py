@@ -1,4 +1,4 @@
-"""Items that are no good, or odd, or there twice: what can be kept is kept, and all of it is counted."""
+"""Items that are unusable, odd, or there twice: what can be kept is kept, and all of it is counted."""
 
 import json
 import logging
@@ -90,7 +90,7 @@ def test_poison_costs_itself_and_every_good_or_odd_opening_is_kept(room: Room, f
     assert counts(room.enter(refresh, force=True)) == (kept, 0, 0, kept, 0)
 
 
-def test_an_answer_in_which_all_was_mended_is_complete_and_one_with_items_left_out_closes_nothing(
+def test_an_answer_in_which_all_was_repaired_is_complete_and_one_with_items_left_out_closes_nothing(
     room: Room, feeds: Feeds
 ) -> None:
     feeds.serve(acme=board(job(1), job(2), job(3)))
@@ -104,7 +104,7 @@ def test_an_answer_in_which_all_was_mended_is_complete_and_one_with_items_left_o
 
 
 @pytest.mark.parametrize("page", [1, 2, 2000])
-def test_an_id_that_comes_again_counts_once_as_the_last_one_has_it_and_is_told(
+def test_an_id_that_comes_again_counts_once_as_the_last_one_has_it_and_is_reported(
     room: Room, feeds: Feeds, said: Any, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
     monkeypatch.setattr("opening_signals.collect.PAGE", page)

@@ -1,4 +1,4 @@
-"""The sources of a run: how many at once, and those that are left alone, read otherwise, or no longer there."""
+"""The sources of a run: how many in parallel, and those that are left alone, read in another way, or gone."""
 
 import threading
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def error_of(room: Room) -> str:
 
 
 @pytest.mark.parametrize("bound", ["3", None])
-def test_all_sources_are_asked_at_once_within_the_bound(
+def test_all_sources_are_asked_in_parallel_within_the_bound(
     room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, bound: str | None
 ) -> None:
     if bound:
@@ -64,7 +64,7 @@ def test_all_sources_are_asked_at_once_within_the_bound(
 
 
 @pytest.mark.parametrize("written", ["0", "65", "eight", "-1", "1.5", "9" * 5000])
-def test_a_bound_that_is_none_fails_the_run_in_one_sentence(
+def test_an_invalid_bound_fails_the_run_in_one_sentence(
     room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", written)

@@ -1,4 +1,4 @@
-"""A source that a run may have died of is fetched alone, after the others are stored; the one that did it rests."""
+"""A source that may have killed a run is fetched alone, after the others are stored; one that did is left alone."""
 
 import threading
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ def test_a_block_is_a_run_and_free_means_go(room: Room) -> None:
     assert room.query("select count(*) from effect") == [(3,)]
 
 
-def test_who_does_not_get_the_lease_is_skipped_with_the_reason(room: Room) -> None:
+def test_whoever_does_not_get_the_lease_is_skipped_with_the_reason(room: Room) -> None:
     async def nested() -> None:
         async with cronlease.lease(NAME):
             with pytest.raises(cronlease.Skipped, match=f"{NAME} was skipped, locked") as skipped:

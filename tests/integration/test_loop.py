@@ -93,7 +93,7 @@ def runs(room: Room) -> list[tuple[str, str]]:
 async def nothing(run: Run) -> None: ...
 
 
-def test_the_first_step_is_taken_at_once_and_the_next_one_when_a_row_is_due(room: Room) -> None:
+def test_the_first_step_is_taken_immediately_and_the_next_one_when_a_row_is_due(room: Room) -> None:
     schedule(room, "overdue")
     schedule(room, "soon", delay="0.5 s")
 
@@ -207,7 +207,7 @@ def test_an_exception_in_a_step_is_logged_and_the_loop_goes_on(room: Room, caplo
     assert runs(room) == [("a", "success")]
 
 
-def test_two_rows_run_at_once_where_that_is_asked_for(room: Room) -> None:
+def test_two_rows_run_in_parallel_where_that_is_asked_for(room: Room) -> None:
     schedule(room, "a", "b")
 
     async def main() -> None:
@@ -272,7 +272,7 @@ def test_stop_lets_a_run_finish_and_starts_no_other(room: Room) -> None:
     assert runs(room) == [("a", "success")]
 
 
-def test_a_sleeping_worker_stops_at_once_and_one_told_before_it_began_does_nothing(room: Room) -> None:
+def test_a_sleeping_worker_stops_immediately_and_one_stopped_before_it_began_does_nothing(room: Room) -> None:
     async def main() -> None:
         async with working(room.dsn, nothing) as worker:
             await worker.until(lambda outcome: outcome is None)

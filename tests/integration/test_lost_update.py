@@ -1,4 +1,4 @@
-"""Looking for a lost update: an unprotected read, a pause, a write, by eight workers at once."""
+"""Looking for a lost update: an unprotected read, a pause, a write, by eight workers at the same time."""
 
 import asyncio
 import random

@@ -165,7 +165,7 @@ def test_a_job_that_takes_all_connections_it_can_get_leaves_some_for_hits(room: 
     asyncio.run(greedy())
 
 
-def test_fenced_blocks_do_not_nest_and_say_so_at_once(room: Room) -> None:
+def test_fenced_blocks_do_not_nest_and_say_so_immediately(room: Room) -> None:
     async def job(run: Run) -> None:
         async with run.commit(), run.transaction():
             pass
@@ -222,7 +222,7 @@ def test_a_run_that_was_replaced_cannot_write(room: Room) -> None:
     assert moved is not None
 
 
-def test_a_replaced_run_that_never_touches_the_database_is_told_so_too(room: Room) -> None:
+def test_a_replaced_run_that_never_touches_the_database_ends_as_lease_lost_too(room: Room) -> None:
     async def job(run: Run) -> None:
         room.take_over()
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry: what a real provider is told of real hits, and that telling it never harms one."""
+"""OpenTelemetry: what a real provider gets of real hits, and that this never harms a hit."""
 
 import asyncio
 import logging
@@ -158,7 +158,7 @@ def test_a_skip_is_two_spans_and_one_count(room: Room, collector: Collector) -> 
     )
 
 
-def test_an_error_is_told_without_its_secrets(room: Room, collector: Collector) -> None:
+def test_an_error_is_reported_without_its_secrets(room: Room, collector: Collector) -> None:
     secret = "no way to http://me:hunter22@127.0.0.1/?key=hunter22"
 
     def fail(run: Run) -> None:

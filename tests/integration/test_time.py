@@ -238,7 +238,7 @@ def test_a_row_that_is_due_by_its_stored_plan_runs_under_any_cadence(room: Room,
 
 
 @pytest.mark.thorough
-def test_two_revisions_with_different_crons_do_not_plan_each_other_for_ever(
+def test_two_revisions_with_different_crons_do_not_keep_replanning_each_other(
     room: Room, diary: Diary, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fifty hits, in turn: every slot of one of them runs, none twice."""
@@ -283,7 +283,7 @@ def test_a_schedule_that_its_trigger_took_over_is_run_by_hits_and_not_by_run_due
     assert room.row("next_run_at")[0] is not None
 
 
-def test_a_hit_runs_each_delivery_once_and_a_failed_one_again_at_once(room: Room, diary: Diary) -> None:
+def test_a_hit_runs_each_delivery_once_and_a_failed_one_again_immediately(room: Room, diary: Diary) -> None:
     at = datetime.now(UTC)
     hit = Hit("cloud_scheduler", "nightly", delivery=f"nightly {at:%H:%M}", delivery_at=at)
     diary.fails = True

@@ -1,4 +1,4 @@
-"""The emulator's verdict: silent about a history that is as promised, and not about one that is not."""
+"""The emulator's verdict: it reports no violation for a history as promised, and each one for any other."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -128,7 +128,7 @@ def test_a_verdict_over_no_run_says_that_it_proves_nothing_where_it_must(dsn: st
     ]
 
 
-def test_runs_that_nobody_was_told_of_are_counted_by_who_hit_them(history: History) -> None:
+def test_runs_whose_answer_nobody_got_are_counted_by_who_hit_them(history: History) -> None:
     job = "projects/local/locations/emulator/jobs/refresh-opening-signals"
     with psycopg.connect(history.dsn, autocommit=True) as conn:
         # The run that died was hit by the emulator, the next one by a person.
@@ -277,7 +277,7 @@ BROKEN: list[tuple[str, str | Callable[[History], None]]] = [
 
 
 @pytest.mark.parametrize(("rule", "change"), BROKEN)
-def test_a_history_that_breaks_a_promise_is_told(
+def test_a_history_that_breaks_a_promise_is_reported(
     history: History, rule: str, change: str | Callable[[History], None]
 ) -> None:
     if isinstance(change, str):

@@ -1,4 +1,4 @@
-"""acquire_refresh_lock where it grants: what a claim writes, whom it replaces, and how it is asked twice."""
+"""acquire_refresh_lock where it grants: what a claim writes, whom it replaces, and what a repeated request gets."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

@@ -37,7 +37,7 @@ def be_abandoned(conn: psycopg.Connection) -> None:
     expire(conn)
 
 
-def test_a_schedule_that_fails_is_told_once_and_once_when_it_is_well_again(conn: psycopg.Connection) -> None:
+def test_a_schedule_that_fails_is_alerted_once_and_once_when_it_is_well_again(conn: psycopg.Connection) -> None:
     schedule(conn)
     for status in ("success", "failed", "failed", "interrupted", "failed"):
         end(conn, status, error="no answer")
@@ -52,7 +52,7 @@ def test_a_schedule_that_fails_is_told_once_and_once_when_it_is_well_again(conn:
     assert (row(conn)["told"], row(conn)["incident_at"]) == ([], None)
 
 
-def test_a_breaker_that_opens_is_told_with_the_time_of_its_probe(conn: psycopg.Connection) -> None:
+def test_an_alert_about_an_open_breaker_has_the_time_of_its_probe(conn: psycopg.Connection) -> None:
     schedule(conn)
     for _ in range(4):
         end(conn, pause_after=2, probe=HOUR)
@@ -66,7 +66,7 @@ def test_a_breaker_that_opens_is_told_with_the_time_of_its_probe(conn: psycopg.C
     assert kinds(conn, "there") == ["breaker_open"], "that it opens says that it fails"
 
 
-def test_a_failed_run_of_somebody_without_an_address_is_told_by_the_next_who_has_one(
+def test_a_failed_run_of_a_process_without_an_address_is_alerted_by_the_next_that_has_one(
     conn: psycopg.Connection,
 ) -> None:
     schedule(conn)
@@ -91,7 +91,7 @@ def test_a_new_address_gets_no_old_news(conn: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("found_by", ["claim", "recovery"])
-def test_runs_that_never_finish_are_told_once_until_it_is_well(conn: psycopg.Connection, found_by: str) -> None:
+def test_runs_that_never_finish_are_alerted_once_until_one_succeeds(conn: psycopg.Connection, found_by: str) -> None:
     schedule(conn)
     be_abandoned(conn)
     assert kinds(conn) == []
@@ -109,7 +109,7 @@ def test_runs_that_never_finish_are_told_once_until_it_is_well(conn: psycopg.Con
     assert kinds(conn) == ["recovered"]
 
 
-def test_an_abandoned_run_that_nobody_has_told_of_is_told_with_the_end_of_the_next(conn: psycopg.Connection) -> None:
+def test_an_abandoned_run_without_an_alert_is_alerted_with_the_end_of_the_next(conn: psycopg.Connection) -> None:
     schedule(conn)
     be_abandoned(conn)
     end(conn)
@@ -127,7 +127,7 @@ def test_a_lease_that_an_operator_broke_or_a_hit_gave_back_is_nothing_to_tell(co
     assert (row(conn, "other")["abandoned"], kinds(conn)) == (1, [])
 
 
-def test_a_claim_that_nobody_used_is_not_told_with_the_next_end(conn: psycopg.Connection) -> None:
+def test_a_claim_that_nobody_used_causes_no_alert_at_the_next_end(conn: psycopg.Connection) -> None:
     schedule(conn)
     acquire(conn, request := uuid4())
     call(conn, "release_refresh_lock", function_name=None, request_id=request)
@@ -135,7 +135,7 @@ def test_a_claim_that_nobody_used_is_not_told_with_the_next_end(conn: psycopg.Co
     assert kinds(conn) == []
 
 
-def test_a_late_schedule_is_told_once_by_whoever_looks(conn: psycopg.Connection) -> None:
+def test_a_late_schedule_is_alerted_once_by_whoever_looks(conn: psycopg.Connection) -> None:
     schedule(conn, changes=LATE)
     schedule(conn, "free", "late_at = clock_timestamp() + interval '1 hour'")
     assert (told(conn), told(conn)) == ([("job", "late")], [])
@@ -275,7 +275,7 @@ def test_what_nobody_could_deliver_within_a_day_is_dropped(conn: psycopg.Connect
     assert pending(conn) == 0
 
 
-def test_many_who_look_at_once_tell_and_deliver_once(dsn: str, conn: psycopg.Connection) -> None:
+def test_many_that_look_at_the_same_time_alert_and_deliver_once(dsn: str, conn: psycopg.Connection) -> None:
     for number in range(20):
         schedule(conn, f"job {number}", LATE)
     with ExitStack() as stack:
@@ -288,7 +288,9 @@ def test_many_who_look_at_once_tell_and_deliver_once(dsn: str, conn: psycopg.Con
     assert look(conn) == []
 
 
-def test_two_who_look_at_once_do_not_share_what_is_to_be_told_in_order(dsn: str, conn: psycopg.Connection) -> None:
+def test_two_that_look_at_the_same_time_do_not_split_alerts_that_have_an_order(
+    dsn: str, conn: psycopg.Connection
+) -> None:
     schedule(conn)
     for status in ("failed", "success"):
         end(conn, status)
@@ -310,7 +312,7 @@ def test_an_alert_that_cannot_be_written_does_not_keep_a_run_from_ending(conn: p
     assert kinds(conn) == ["failing"]
 
 
-def test_what_is_told_commits_with_the_end_of_the_run_or_not_at_all(dsn: str, conn: psycopg.Connection) -> None:
+def test_alerts_commit_with_the_end_of_the_run_or_not_at_all(dsn: str, conn: psycopg.Connection) -> None:
     schedule(conn)
     with psycopg.connect(dsn) as other:
         end(other)

@@ -354,7 +354,7 @@ def renew_many(conn: psycopg.Connection, claims: list[Any], *leases: timedelta |
     return [by_request[claim.locked_by] for claim in claims]
 
 
-def test_leases_are_renewed_together_a_busy_one_is_passed_and_a_lost_one_told(
+def test_leases_are_renewed_together_a_busy_one_is_passed_over_and_a_lost_one_reported(
     dsn: str, conn: psycopg.Connection
 ) -> None:
     conn.execute("set statement_timeout = '1s'")

@@ -144,7 +144,7 @@ def test_a_table_of_another_role_is_named_with_its_owner(stranger: str, empty_ds
         conn.execute(f"drop owned by {stranger} cascade")
 
 
-def test_a_table_in_another_schema_of_the_path_and_a_missing_schema_are_told(empty_dsn: str) -> None:
+def test_migrate_reports_a_table_in_another_schema_of_the_path_and_a_missing_schema(empty_dsn: str) -> None:
     said: list[str] = []
     with psycopg.connect(empty_dsn, autocommit=True) as conn:
         conn.execute("create schema app; create table app.refresh_schedule (function_name text)")

@@ -97,7 +97,7 @@ def test_an_hour_of_history_is_kept_whatever_is_asked(conn: psycopg.Connection, 
     assert runs(conn) == 2
 
 
-def test_the_args_of_runs_are_shown_only_where_it_is_said(conn: psycopg.Connection) -> None:
+def test_the_args_of_runs_are_left_out_where_the_caller_says_so(conn: psycopg.Connection) -> None:
     schedule(conn)
     acquire(conn, uuid4(), args={"secret": 1})
     (document,) = call(conn, "read_refresh_status")

@@ -68,7 +68,7 @@ def test_a_rows_own_rule_comes_before_the_callers_and_works_without_one(conn: ps
     assert row(conn, "without")["breaker_until"] is None, "it is off by default"
 
 
-def test_a_hit_is_skipped_and_told_when_the_probe_is(conn: psycopg.Connection) -> None:
+def test_a_hit_is_skipped_and_learns_when_the_probe_is(conn: psycopg.Connection) -> None:
     opened(conn)
     skipped = acquire(conn, uuid4(), early=True)
     assert (skipped.acquired, skipped.reason) == (False, "breaker_open")
@@ -133,7 +133,7 @@ def test_force_passes_it_and_the_end_of_that_run_counts(conn: psycopg.Connection
     assert not is_open(conn)
 
 
-def test_who_does_not_know_of_it_does_not_close_it_by_failing(conn: psycopg.Connection) -> None:
+def test_a_caller_that_does_not_know_the_breaker_does_not_close_it_by_failing(conn: psycopg.Connection) -> None:
     opened(conn)
     change(conn, PASSED)
     end(conn)
@@ -224,7 +224,7 @@ def test_once_closed_by_hand_it_opens_again_with_the_next_failure_and_says_so(co
     assert kinds(conn) == ["breaker_open"]
 
 
-def test_that_it_fails_is_not_told_again_where_the_rule_is_taken_off(conn: psycopg.Connection) -> None:
+def test_a_failure_is_not_alerted_again_where_the_rule_is_taken_off(conn: psycopg.Connection) -> None:
     schedule(conn)
     end(conn, pause_after=1, probe=HOUR)
     assert kinds(conn) == ["breaker_open"]

@@ -1,4 +1,4 @@
-"""claim_due_refresh: which row it takes, and what it leaves alone or says twice."""
+"""claim_due_refresh: which row it takes, what it leaves alone, and what a repeated request gets."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -74,7 +74,7 @@ def test_rows_that_may_not_run_are_passed_over(conn: psycopg.Connection) -> None
     assert {name: physical_row(conn, name) for name in PASSED_OVER} == before, "none was written or locked"
 
 
-def test_no_action_is_none_at_all_and_null_is_any(conn: psycopg.Connection) -> None:
+def test_an_empty_array_of_actions_means_none_and_null_means_any(conn: psycopg.Connection) -> None:
     due_for(conn, "due", 1)
 
     assert call(conn, "claim_due_refresh", request_id=uuid4(), actions=[]).reason == "not_due"

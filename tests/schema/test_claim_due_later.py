@@ -1,4 +1,4 @@
-"""claim_due_refresh where nothing is due: how long it will be."""
+"""claim_due_refresh where nothing is due: how long until something is."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -55,7 +55,7 @@ def test_a_row_that_runs_is_due_again_when_its_lease_ends_or_its_time_comes(conn
     assert claim_due(conn, "work").due_in is None, "a lease for ever ends never"
 
 
-def test_a_time_that_no_client_can_read_is_told_as_null(conn: psycopg.Connection) -> None:
+def test_a_time_that_no_client_can_read_is_returned_as_null(conn: psycopg.Connection) -> None:
     schedule(conn, "far", "action = 'work', next_run_at = '20000-01-01'")
     schedule(conn, "for ever ago", "action = 'work', next_run_at = '-infinity'")
 

@@ -1,4 +1,4 @@
-"""Many dispatchers claim what is due at once: each row is one's, and nobody waits for a row that another has."""
+"""Many dispatchers claim what is due at the same time: each row goes to one, and nobody waits for another's row."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -85,7 +85,7 @@ def test_failures_in_a_row_are_counted(conn: psycopg.Connection) -> None:
         assert (after["failures"], after["last_status"], after["last_error"]) == (failures, status, None)
 
 
-def test_an_interrupted_run_is_due_at_once_and_keeps_its_place(
+def test_an_interrupted_run_is_due_immediately_and_keeps_its_place(
     conn: psycopg.Connection, held: tuple[UUID, int]
 ) -> None:
     make_due(conn)
@@ -97,7 +97,9 @@ def test_an_interrupted_run_is_due_at_once_and_keeps_its_place(
     assert acquire(conn, uuid4()).acquired
 
 
-def test_a_forced_run_that_is_interrupted_is_due_at_once(conn: psycopg.Connection, held: tuple[UUID, int]) -> None:
+def test_a_forced_run_that_is_interrupted_is_due_immediately(
+    conn: psycopg.Connection, held: tuple[UUID, int]
+) -> None:
     finish(conn, *held, "success", delay=HOUR)
     request = uuid4()
     fence = acquire(conn, request, force=True).fence

@@ -129,7 +129,7 @@ def test_the_sample_for_another_schema_runs_there(server: Server, monkeypatch: p
     server.drop(name)
 
 
-def test_the_keys_of_advisory_locks_are_as_told(conn: psycopg.Connection) -> None:
+def test_the_keys_of_advisory_locks_are_as_documented(conn: psycopg.Connection) -> None:
     (told,) = re.findall(r"^\| first key of advisory locks \| (.*?) \|", GUIDE, re.MULTILINE)
     for key, purpose in re.findall(r"(\d) (\w+)", told):
         assert call(conn, "refresh_lock_key", purpose=purpose)[0] == int(key)

@@ -78,7 +78,7 @@ def test_a_lease_that_ran_out_but_was_not_replaced_is_renewed(
     assert acquire(conn, uuid4()).reason == "locked"
 
 
-def test_renewing_a_row_that_is_locked_answers_busy_at_once(
+def test_renewing_a_row_that_is_locked_answers_busy_immediately(
     dsn: str, conn: psycopg.Connection, held: tuple[UUID, int]
 ) -> None:
     """Its own data transaction has the row, for instance: that is no lost lease."""
@@ -284,7 +284,7 @@ def test_recover_leaves_a_busy_row_to_whoever_is_busy_with_it(
     assert (row(conn)["abandoned"], row(conn, "other")["abandoned"]) == (0, 1)
 
 
-def test_recover_clears_every_stale_row_at_once(conn: psycopg.Connection) -> None:
+def test_recover_clears_every_stale_row_in_one_call(conn: psycopg.Connection) -> None:
     for number in range(20):
         schedule(conn, f"job {number}")
         acquire(conn, uuid4(), f"job {number}")

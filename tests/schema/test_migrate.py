@@ -1,4 +1,5 @@
-"""migrate and create_if_absent: from nothing, twice, many at once, refused, and with no more rights than needed."""
+"""migrate and create_if_absent: from nothing, twice, many at the same time, refused, and with no more rights than
+needed."""
 
 import multiprocessing
 import os
@@ -89,7 +90,7 @@ def test_migrating_twice_applies_nothing_the_second_time(empty_dsn: str) -> None
 
 
 @pytest.mark.thorough
-def test_twenty_processes_may_migrate_at_once(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_processes_may_migrate_at_the_same_time(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each is forked from one that has imported all of it, which needs the path in its environment.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     processes = multiprocessing.get_context("forkserver")
@@ -227,7 +228,7 @@ def test_a_first_run_leaves_a_half_made_schema_to_a_person(dsn: str, missing: st
     assert state(dsn) == before
 
 
-def test_migrate_mends_a_function_that_is_missing(dsn: str) -> None:
+def test_migrate_puts_back_a_function_that_is_missing(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("drop function public.acquire_refresh_lock; drop view public.refresh_status")
 

@@ -51,7 +51,7 @@ def test_each_field_that_changed_is_kept_with_what_it_said_before(dsn: str, conn
     assert one(conn, when)
 
 
-def test_an_opening_that_returns_touched_is_told_of_and_has_no_field_that_changed(
+def test_an_opening_that_returns_touched_has_a_changed_at_and_no_field_that_changed(
     dsn: str, conn: psycopg.Connection[Any]
 ) -> None:
     load(dsn, "acme", [opening("1"), opening("2")])

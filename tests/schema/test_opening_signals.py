@@ -199,7 +199,7 @@ def at_once(work: Callable[[int], None]) -> list[BaseException]:
 
 
 @pytest.mark.thorough
-def test_writers_at_once_neither_deadlock_nor_lose_an_opening(dsn: str, conn: psycopg.Connection[Any]) -> None:
+def test_simultaneous_writers_neither_deadlock_nor_lose_an_opening(dsn: str, conn: psycopg.Connection[Any]) -> None:
     """Each batch has a tenth of its openings twice, comes in any order, and closes what the others have just seen."""
     names = [str(number) for number in range(120)]
 

@@ -60,6 +60,6 @@ def test_closed_openings_are_those_that_are_not_open(filled: psycopg.Connection[
     ("values", "constraint"),
     [("failures = -1", "failures_not_negative"), ("next_fetch_at = now()", "only_a_failing_source_waits")],
 )
-def test_what_cannot_be_is_refused(filled: psycopg.Connection[Any], values: str, constraint: str) -> None:
+def test_an_impossible_state_is_refused(filled: psycopg.Connection[Any], values: str, constraint: str) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match=constraint):
         filled.execute(f"update opening_sources set {values}".encode())

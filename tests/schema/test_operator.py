@@ -38,7 +38,7 @@ def resume(conn: psycopg.Connection) -> bool:
     return bool(call(conn, "resume_refresh", function_name="job")[0])
 
 
-def test_an_unknown_name_is_told_in_the_words_of_a_claim(conn: psycopg.Connection) -> None:
+def test_an_unknown_name_is_the_same_error_as_in_a_claim(conn: psycopg.Connection) -> None:
     schedule(conn)
     with pytest.raises(psycopg.Error) as claimed:
         acquire(conn, uuid4(), "jobb")
@@ -202,7 +202,7 @@ def test_a_running_schedule_is_not_deleted(dsn: str, conn: psycopg.Connection) -
     assert call(conn, "delete_refresh", function_name="job")[0]
 
 
-def test_a_schedule_locked_for_ever_is_told_as_running_without_a_time(conn: psycopg.Connection) -> None:
+def test_a_schedule_locked_forever_is_reported_as_running_without_a_time(conn: psycopg.Connection) -> None:
     schedule(conn, "job", "locked_by = 'somebody', locked_until = 'infinity'")
     with pytest.raises(psycopg.Error, match='"job" is running: wait for it, or unlock it'):
         call(conn, "delete_refresh", function_name="job")

@@ -1,4 +1,4 @@
-"""History and completed one-shots do not grow for ever, and what is still needed of them stays."""
+"""History and completed one-shots do not grow forever, and what is still needed of them stays."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4

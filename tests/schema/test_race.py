@@ -1,4 +1,4 @@
-"""Claims at the same moment: one wins, the others are told so at once, and no lease is granted short.
+"""Claims at the same moment: one wins, the others learn it immediately, and no lease is granted short.
 
 Promises P1, P15 and P16. Each harness is also turned on a naive claim, to see that it would notice.
 """
@@ -90,7 +90,7 @@ def all_at_once(connections: list[psycopg.Connection], claim: Claim) -> Rounds:
             yield dict(threads.map(claim_together, connections))
 
 
-def test_one_due_slot_is_one_real_run_however_many_claim_at_once(
+def test_one_due_slot_is_one_real_run_however_many_claim_it_at_the_same_time(
     conn: psycopg.Connection, callers: list[psycopg.Connection]
 ) -> None:
     schedule(conn)

@@ -1,4 +1,4 @@
-"""Least privilege is real (P25): what each role is let do is what rights.py says, no more and no less."""
+"""Least privilege is real (P25): each role may do exactly what rights.py says."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -35,7 +35,7 @@ def state(conn: psycopg.Connection, function_name: str = "job") -> str:
     return str(one(conn, text, [function_name]))
 
 
-def test_a_one_shot_is_due_at_once_unless_it_says_when(conn: psycopg.Connection) -> None:
+def test_a_one_shot_is_due_immediately_unless_it_says_when(conn: psycopg.Connection) -> None:
     answer = create(conn, args={"to": "Ada"})
 
     made = row(conn)
@@ -139,7 +139,9 @@ def test_a_name_that_is_taken_is_refused_and_nothing_changes(conn: psycopg.Conne
         create(conn, replace=None)
 
 
-def test_of_many_creators_at_once_one_creates_and_the_others_are_told(dsn: str, conn: psycopg.Connection) -> None:
+def test_of_many_creators_at_the_same_time_one_creates_and_the_others_learn_of_it(
+    dsn: str, conn: psycopg.Connection
+) -> None:
     creators = 8
     barrier = Barrier(creators)
 
@@ -162,7 +164,7 @@ def test_of_many_creators_at_once_one_creates_and_the_others_are_told(dsn: str, 
 CREATE = "select public.schedule_action(p_function_name => 'job', p_action => 'work')"
 
 
-def test_who_creates_beside_an_open_transaction_gets_its_end(dsn: str, conn: psycopg.Connection) -> None:
+def test_creating_a_row_beside_an_open_transaction_waits_for_its_end(dsn: str, conn: psycopg.Connection) -> None:
     """Committed: the name is taken. Rolled back: it is free. And who only ensures the row does not wait at all."""
     for end, told in (("rollback", None), ("commit", "CL003")):
         with holding(dsn, CREATE) as first, ThreadPoolExecutor(1) as threads:

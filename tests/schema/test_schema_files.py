@@ -1,4 +1,4 @@
-"""The files of schema/ are named as what they are."""
+"""The files of schema/ are named after what they hold."""
 
 import re
 

@@ -1,6 +1,6 @@
 """Slots in SQL: early hits, plans, attempts, deliveries, and what a finish without a plan leaves behind.
 
-Which slot is next is computed elsewhere; here a slot is a time that somebody says. Time is moved by ageing rows.
+Which slot is next is computed elsewhere; here a slot is any given time. Time is moved by ageing rows.
 """
 
 from datetime import datetime, timedelta

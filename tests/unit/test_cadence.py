@@ -49,7 +49,7 @@ def test_a_band_needs_low_below_high() -> None:
         ("0 9 * * * Mars", "'Mars' is not a time zone"),
     ],
 )
-def test_what_is_no_cadence_is_refused_with_a_sentence(given: Any, says: str) -> None:
+def test_an_invalid_cadence_is_refused_with_a_sentence(given: Any, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         Cadence.parse(given)
 

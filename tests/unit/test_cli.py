@@ -1,4 +1,4 @@
-"""The command line itself: its help, and what becomes of an error that nobody foresaw."""
+"""The command line itself: its help, and what becomes of an unexpected error."""
 
 import asyncio
 import re
@@ -61,11 +61,11 @@ def test_every_verb_can_print_json() -> None:
 
 
 @pytest.mark.usefixtures("boom")
-def test_an_unforeseen_error_is_one_sentence_without_debug() -> None:
+def test_an_unexpected_error_is_one_sentence_without_debug() -> None:
     done = CliRunner().invoke(main, ["boom"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == (
-        "Error: an unforeseen error, LookupError: postgresql://***@host/db?[2J: --debug shows where\n"
+        "Error: an unexpected error, LookupError: postgresql://***@host/db?[2J: --debug shows where\n"
     )
     assert CliRunner().invoke(main, ["boom", "--sentence", "no\x1b[2J"]).stderr == "Error: no?[2J\n"
 

@@ -88,7 +88,7 @@ def test_over_a_year_slots_only_go_forward(expression: str, zone: str) -> None:
         ("0 0 * * *", "/etc/passwd", "is not a time zone"),
     ],
 )
-def test_what_is_no_schedule_is_one_sentence(expression: str, zone: str, words: str) -> None:
+def test_an_invalid_schedule_is_one_sentence(expression: str, zone: str, words: str) -> None:
     with pytest.raises(ValueError, match="write") as told:
         Cron.parse(expression, zone)
     assert words in str(told.value)
@@ -192,7 +192,7 @@ def test_the_jobs_that_are_deployed_can_be_emulated() -> None:
         ({"attempt_deadline": "soon"}, "not a duration"),
     ],
 )
-def test_jobs_that_cannot_be_are_one_sentence(tmp_path: Path, change: dict[str, object], words: str) -> None:
+def test_impossible_jobs_are_one_sentence(tmp_path: Path, change: dict[str, object], words: str) -> None:
     job = json.loads(JOBS.read_text())["jobs"]["run-due"]
     file = tmp_path / "jobs.json"
     file.write_text(json.dumps({"functions": {}, "jobs": {"one": {**job, **change}}}))

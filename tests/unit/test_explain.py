@@ -73,7 +73,7 @@ def test_it_says_how_the_last_run_ended() -> None:
     assert forgotten[1] == "Its last run did only a part of its work 40 days ago: acme was left out."
 
 
-def test_a_run_that_stands_still_is_told_with_what_ends_it() -> None:
+def test_a_run_that_stands_still_is_reported_with_what_ends_it() -> None:
     row: dict[str, Any] = {"state": "stale", "locked_by": REQUEST, "locked_until": ago(minutes=2), "due": True}
 
     def told(**more: Any) -> str:
@@ -179,7 +179,7 @@ def test_a_paused_run_in_progress_may_finish() -> None:
         (timedelta(days=400, hours=5), "400 days"),
     ],
 )
-def test_a_length_is_said_as_a_person_would(length: timedelta, words: str) -> None:
+def test_a_length_is_written_as_a_person_would_say_it(length: timedelta, words: str) -> None:
     assert in_words(length) == words
     assert relative(NOW + length, NOW) in (f"in {words}", "now")
     assert relative(NOW - length, NOW) in (f"{words} ago", "now")

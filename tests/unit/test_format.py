@@ -1,4 +1,4 @@
-"""What fits into a narrow column."""
+"""Times and durations as they fit into a narrow column."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What /health/schedules remembers: an open path that is asked without end asks the database seldom."""
+"""What /health/schedules remembers: however often an open path is asked, the database is rarely asked."""
 
 import asyncio
 from datetime import timedelta

@@ -24,7 +24,7 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
-def test_only_the_way_to_the_database_knows_psycopg() -> None:
+def test_only_db_and_sqlalchemy_import_psycopg() -> None:
     rooms = [PACKAGE / room for room in ("run", "triggers", "process", "observe", "cli")]
     for path in [*PACKAGE.glob("*.py"), *(path for room in rooms for path in room.rglob("*.py"))]:
         if path.parent.name == "project":

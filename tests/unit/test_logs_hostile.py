@@ -1,4 +1,4 @@
-"""A text of anybody's may be long and made to be slow: it costs little, and a cut never shows half a secret."""
+"""Any caller's text may be long and made to be slow: it costs little, and a cut never shows half a secret."""
 
 import io
 import json

@@ -24,7 +24,7 @@ def test_an_ipv4_address_inside_an_ipv6_address_may_not(prefix: str, address: st
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "127.1", "fe80::1%lo", "2606:4700::1%lo/../", "1.1.1.1 "])
-def test_what_is_no_address_may_not_be_reached(text: str) -> None:
+def test_what_is_not_an_address_may_not_be_reached(text: str) -> None:
     assert not is_public(text)
 
 

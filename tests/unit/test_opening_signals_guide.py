@@ -62,7 +62,7 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
         f"larger than 1 MiB or has more than {MOST_COST // NODE:,} values",
         f"the wire ({network.MOST_WIRE // 1024**2} MiB), the decoded bytes ({body.MOST_DECODED // 1024**3} GiB)",
         f"their ratio ({body.MOST_RATIO})",
-        f"Up to {hosts.LONGEST_REST:g} s it is waited for",
+        f"The run waits up to {hosts.LONGEST_REST:g} s for it",
         f"more than half of {storing._MANY} or more openings",
         f"`{DIED}`",
     ):

@@ -101,7 +101,7 @@ def test_a_bad_item_costs_only_itself(bad: Any) -> None:
 
 
 @pytest.mark.parametrize("odd", MENDED, ids=lambda odd: ascii(odd)[:60])
-def test_an_odd_item_is_mended_and_counted(odd: Any) -> None:
+def test_an_odd_item_is_repaired_and_counted(odd: Any) -> None:
     (opening,), repaired = openings_and_repairs(board(odd))
     assert (opening.external_id, opening.title) == ("4012345", "Store Manager")
     assert repaired.total() == 1
@@ -116,7 +116,7 @@ def test_bytes_that_are_not_utf8_are_taken_out(written: bytes) -> None:
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"1" + b"0" * 400 + b".5"])
-def test_a_number_that_is_none_becomes_null(number: bytes) -> None:
+def test_nan_and_infinity_become_null(number: bytes) -> None:
     (opening,), repaired = openings_and_repairs(board(JOB | {"metadata": 123456}).replace(b"123456", number))
     assert json.loads(opening.payload)["metadata"] is None
     assert repaired == {"payload: held NaN or an infinity": 1}
@@ -144,7 +144,7 @@ def test_numbers_are_kept_as_json_has_them() -> None:
     assert '"metadata":[1,-0.5,1e+20,1180591620717411303424,0.1]' in opening.payload
 
 
-def test_a_byte_order_mark_is_no_matter() -> None:
+def test_a_byte_order_mark_is_skipped() -> None:
     assert len(openings_of(b"\xef\xbb\xbf" + board(JOB))[0]) == 1
 
 
@@ -251,7 +251,7 @@ def test_a_next_page_that_is_no_text_is_an_error_and_not_the_end(said: Any) -> N
         read(source("jsonfeed"), [json.dumps({"version": "1.1", "next_url": said, "items": []}).encode()])
 
 
-def test_a_source_of_which_nobody_said_what_it_is_fails_alone() -> None:
+def test_a_source_without_a_description_of_its_feed_fails_alone() -> None:
     for kind in ("json", "socrata"):
         with pytest.raises(FeedError):
             read(source(kind), [b"[]"])

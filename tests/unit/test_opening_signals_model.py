@@ -1,5 +1,5 @@
-"""An opening is storable or it is none, what had to be mended is said, and its hash changes exactly when what is
-stored changes."""
+"""An item becomes a storable opening or none, repairs are reported, and the hash changes exactly when what is stored
+changes."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone

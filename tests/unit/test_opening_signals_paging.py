@@ -1,4 +1,4 @@
-"""A feed goes on until its last page, and never further nor less far."""
+"""A feed is read up to its last page, no further and no less."""
 
 from typing import Any
 

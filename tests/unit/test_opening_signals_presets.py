@@ -1,4 +1,4 @@
-"""Every preset and every code kind reads a feed in its true shape, and knows one that is gone."""
+"""Every preset and every kind in code reads a feed in its real shape, and notices one that is gone."""
 
 import json
 import tomllib

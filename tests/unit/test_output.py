@@ -1,4 +1,4 @@
-"""What a verb prints of a run that has ended, here or at the other end of HTTP."""
+"""What a verb prints about a run that has ended, in this process or over HTTP."""
 
 from datetime import UTC, datetime
 from uuid import uuid4

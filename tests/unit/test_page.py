@@ -1,4 +1,4 @@
-"""What fills the status page, and what a browser proves with. No database, no server."""
+"""What fills the status page, and the cookies by which a browser proves who it is. No database, no server."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

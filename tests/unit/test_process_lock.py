@@ -21,7 +21,7 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def test_a_second_one_is_told_and_another_database_or_schema_is_not_in_the_way(data_dir: Path) -> None:
+def test_a_second_one_is_refused_and_another_database_or_schema_is_not_in_the_way(data_dir: Path) -> None:
     with (
         process_lock(HERE) as first,
         process_lock(HERE) as second,

@@ -1,4 +1,4 @@
-"""What a deployment can run: each name once, from a file that a person may have got wrong."""
+"""What a deployment can run: each name once, from a file that may have mistakes."""
 
 import importlib
 import re

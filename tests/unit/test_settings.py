@@ -58,7 +58,7 @@ def test_a_limit_of_the_platform_is_refused_by_its_own_name() -> None:
         ({"CRONLEASE_BACKOFF_CAP": "401d"}, ["CRONLEASE_BACKOFF_CAP", "at most 400d"]),
     ],
 )
-def test_numbers_that_cannot_hold_together_are_refused_by_name(environment: dict[str, str], names: list[str]) -> None:
+def test_contradictory_numbers_are_refused_by_name(environment: dict[str, str], names: list[str]) -> None:
     with pytest.raises(SettingsError) as refused:
         load(environment)
     assert all(name in str(refused.value) for name in names)
@@ -149,7 +149,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         "DYNO",
     ],
 )
-def test_on_a_platform_database_and_auth_must_be_said(mark: str) -> None:
+def test_on_a_platform_database_and_auth_must_be_set(mark: str) -> None:
     with pytest.raises(SettingsError, match="set DATABASE_URL"):
         load({mark: "x", "CRONLEASE_AUTH": "iam"})
     with pytest.raises(SettingsError, match="CRONLEASE_AUTH is not set"):
@@ -246,7 +246,7 @@ def test_an_audience_is_an_address_or_a_plain_id(audience: str) -> None:
     assert load({"CRONLEASE_OIDC_AUDIENCE": audience}).oidc_audience == audience
 
 
-def test_what_a_token_is_like_matters_only_to_who_checks_tokens() -> None:
+def test_a_token_is_validated_only_where_tokens_are_checked() -> None:
     short = {"CRONLEASE_TOKEN": "short"}
     with pytest.raises(SettingsError, match=r"^CRONLEASE_TOKEN: a token has at least 16 ASCII characters"):
         load({**short, "CRONLEASE_AUTH": "token"})
@@ -261,7 +261,7 @@ def test_several_addresses_for_alerts_are_each_taken_once() -> None:
     assert load({}).alert_url == ()
 
 
-def test_the_status_address_is_said_or_known_from_the_audience() -> None:
+def test_the_status_address_is_set_or_follows_from_the_audience() -> None:
     assert load({}).status_address is None
     assert load({"CRONLEASE_OIDC_AUDIENCE": "https://a.example/"}).status_address == "https://a.example/status"
     assert load({"CRONLEASE_OIDC_AUDIENCE": "client-id"}).status_address is None

@@ -1,4 +1,4 @@
-"""The slots of crons and beats: none twice, none lost, whichever way one looks, at every change of clocks."""
+"""The slots of crons and beats: none twice, none lost, searched forwards or backwards, at every change of clocks."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -89,7 +89,7 @@ def test_a_count_has_an_end() -> None:
     assert Beat(EPOCH, timedelta(seconds=1)).count(EPOCH, EPOCH + timedelta(days=30)) == MOST_COUNTED
 
 
-def test_the_coming_slots_are_told_in_order() -> None:
+def test_the_coming_slots_are_listed_in_order() -> None:
     slots = Cadence.of_cron("0 9 * * 1-5", "Europe/Berlin").slots(EPOCH)
     berlin = ZoneInfo("Europe/Berlin")
     named = [slot.astimezone(berlin).strftime("%a %d %H:%M") for slot in coming(slots, EPOCH, 3)]

@@ -1,4 +1,4 @@
-"""The schedules as status shows them, plain and in the live view. The time is the database's, given by hand."""
+"""The schedules as status shows them, plain and in the live view. The database's time is passed in."""
 
 import io
 import re

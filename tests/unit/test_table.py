@@ -1,4 +1,4 @@
-"""Tables on a terminal: no line is longer than that is wide; elsewhere nothing is left out."""
+"""Tables on a terminal: no line is longer than the terminal is wide; elsewhere nothing is left out."""
 
 import io
 from collections.abc import Iterator

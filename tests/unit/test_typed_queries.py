@@ -1,4 +1,4 @@
-"""No parameter leaves Python without its type: an untyped one lets a function of somebody else's be called."""
+"""No parameter leaves Python without its type: with an untyped one somebody else's function could be called."""
 
 import re
 from pathlib import Path

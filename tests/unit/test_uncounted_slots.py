@@ -40,6 +40,6 @@ def test_what_is_served_or_counted_is_in_order(runs: list[SlotRun]) -> None:
         ([run(0), run(1, committed=False), run(2)], "1 went by, 0 were counted"),
     ],
 )
-def test_what_is_left_out_or_counted_twice_is_said(runs: list[SlotRun], said: str) -> None:
+def test_what_is_left_out_or_counted_twice_is_reported(runs: list[SlotRun], said: str) -> None:
     (found,) = uncounted_slots(runs)
     assert found.endswith(said)

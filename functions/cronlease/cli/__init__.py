@@ -1,1 +1,1 @@
-"""The command line. Never imported by a deployed function."""
+"""The command line. A function never imports it."""

@@ -24,7 +24,7 @@ def embedded_url(*, stays: bool) -> Iterator[str]:
     if sys.stderr.isatty():
         click.echo("database: the embedded PostgreSQL, because DATABASE_URL is not set", err=True)
     if sys.stderr.isatty() and not place.exists():
-        click.echo(f"Making an embedded PostgreSQL in {place}: this takes a moment, only once.", err=True)
+        click.echo(f"Making an embedded PostgreSQL in {place}: this takes a moment, but only once.", err=True)
     try:
         server = EmbeddedPostgres.start(place, keep=not stays)
     except EmbeddedPostgresError as error:

@@ -149,7 +149,7 @@ def drift(conn: SyncConnection, declared: Packages = None, *, ledger: bool = Tru
                 # Replaced as a whole, and nobody keeps a grant on it.
                 each = each._replace(what="is the older generation's and is replaced", after=[])
             if not migrations and (why := refused.get(each.file.name)):
-                # No view depends on another and every migration has run: what the file lacks is missing from a table.
+                # Every migration has run and no view depends on another, so a table lacks what the file needs.
                 each = each._replace(what=f"cannot be made: {why}", can_be_made=False)
             differences[place] = each
         new = absent(conn, made_by(migrations))

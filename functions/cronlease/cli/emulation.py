@@ -87,7 +87,7 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
 
 
 def _unfit(job: Job | None, plan: Plan) -> str | None:
-    """How a real schedule of hits and the function's own cadence do not fit, if so."""
+    """Why the function's own cadence does not fit a real schedule of hits; None if it fits."""
     hits = [each.when for each in plan.jobs if isinstance(each.when, Cron)]
     if job is None or not hits:
         return None
@@ -103,7 +103,7 @@ def _jobs(source: Source, target: str | None) -> Mapping[str, Job]:
     """What the file declares; raises one sentence if a hit cannot run the target. Empty if a target is given but the
     file cannot be run in this process: it may need what only the function's environment has."""
     try:
-        # The function's log will have what the file prints.
+        # What the file prints will be in the function's log.
         with contextlib.redirect_stderr(io.StringIO()):
             jobs = load_jobs(source)
     except NotASource:
@@ -170,7 +170,7 @@ def _plan(given: dict[str, Any], target: str) -> Plan:
         every = given["hit_every"] or timedelta(seconds=0.5 if given["chaos"] else 2)
         plan = timed_jobs.demo(target, every, deadline, retry, chaos=given["chaos"])
         if load().has_database:
-            # Its rows are real: the deployed function would follow shortened times for an hour.
+            # A configured database has real rows: the deployed function would follow shortened times for an hour.
             plan.environment.clear()
         elif given["once"]:
             # A single hit needs no shortened times, and a failure costs its real backoff.

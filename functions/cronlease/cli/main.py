@@ -1,4 +1,4 @@
-"""The operator's command line. Never imported by a deployed function.
+"""The operator's command line. A function never imports it.
 
 The verbs are in commands/, and each is imported when it is used. A job adds verbs of its own: a click command under
 the entry point group `cronlease.commands`. Every verb finds a Toolbox in `ctx.obj`.
@@ -109,7 +109,7 @@ class _Verbs(click.Group):
         except Exception as error:
             _trace(ctx)
             more = "" if ctx.params["debug"] else ": --debug shows where"
-            sentence = f"an unforeseen error, {type(error).__name__}: {error}{more}"
+            sentence = f"an unexpected error, {type(error).__name__}: {error}{more}"
             raise click.ClickException(printable(redact(sentence))) from None
 
 

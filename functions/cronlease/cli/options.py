@@ -135,10 +135,12 @@ as_json = click.option("--json", "as_json", is_flag=True, help="JSON instead of 
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
 reason = click.option("--reason", callback=text, help="Why, for whoever asks.")
 force = click.option(
-    "--force", is_flag=True, help="Even if it is not due; never while it runs, is paused or completed."
+    "--force", is_flag=True, help="Run it even if it is not due, but never while it runs, is paused or completed."
 )
 args = click.option("--args", metavar="JSON", callback=_object, help="An object for the run, such as '{\"n\": 1}'.")
-cron = click.option("--cron", metavar="CRON", help='By the wall clock, such as "0 9 * * 1-5".')
-time_zone = click.option("--time-zone", metavar="ZONE", help="Of --cron, such as Europe/Berlin; by default UTC.")
+cron = click.option("--cron", metavar="CRON", help='A cron by the wall clock, such as "0 9 * * 1-5".')
+time_zone = click.option(
+    "--time-zone", metavar="ZONE", help="The zone of --cron, such as Europe/Berlin; by default UTC."
+)
 source = source_of("The main.py that declares the functions; by default ./main.py, else the shipped one.")
 target = target_of("Which function of the source; by default the only one that is scheduled.")

@@ -82,7 +82,7 @@ def outcome(outcome: Outcome, *, in_json: bool, one_of_many: bool = False) -> No
 
 
 def hint_of(answer: Mapping[str, Any]) -> str | None:
-    """What to do about the answer to a hit, which may be anybody's. How to force it is on the line itself."""
+    """What to do about the answer to a hit, which is not trusted. How to force a run is on the line itself."""
     if answer.get("reason") in (SkipReason.PAUSED, SkipReason.BREAKER_OPEN):
         return how_to_resume(str(answer.get("function")))
     hint = answer.get("hint")
@@ -98,7 +98,7 @@ def print_with_hint(line: str, hint: str | None) -> None:
 
 def outcome_line(answer: Mapping[str, Any], http_status: int | None = None) -> str:
     """Such as: prune: success in 0.81 s, fetched 12, next run 2026-12-24 18:00:00 UTC. The answer to a hit over HTTP
-    may be anybody's, and comes with its status."""
+    is not trusted, and comes with its status."""
     who, reason, ms = answer.get("function", "refused"), answer.get("reason"), answer.get("duration_ms")
     if answer.get("skipped"):
         return f"{who}: skipped, {reason}{_until(answer, here=http_status is None)}"
@@ -128,7 +128,7 @@ def _moment(text: object) -> str | None:
 
 
 def spawned(command: str, document: dict[str, Any] | None = None, *, in_json: bool) -> None:
-    """For a process that a run has started: says that nothing was done. The default document is a run's."""
+    """Prints that a process that a run has started does nothing. The default document is that of a skipped run."""
     if document is None:
         skip = Outcome(command, uuid4(), skipped=SkipReason.SPAWNED, hint=spawn_guard.HINT)
         document = skip.as_json()

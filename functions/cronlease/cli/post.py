@@ -1,4 +1,4 @@
-"""A hit over HTTP: the token that goes with it, and the answer, which may be anybody's."""
+"""A hit over HTTP: the token that goes with it, and the answer, which is not trusted."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ def bearer(token: str | None, file: Path | None, *, identity: bool) -> str | Non
     try:
         if file is not None:
             token = file.read_text("utf-8")
-        # An identity token passes as one, too. Of several, the first will do.
+        # `tokens` accepts an identity token, too. Of several tokens, any will do.
         return tokens(token)[0] if token else None
     except OSError as error:
         raise click.ClickException(f"the token file {file} cannot be read: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""Asks the statements of a module's .sql file, each of which answers one value."""
+"""Runs the statements of a module's .sql file, each of which returns one value."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ class Ask(Protocol):
 
 
 def questions_of(module_file: str) -> Ask:
-    """A function that asks one of them by its name."""
+    """A function that runs one of them by its name."""
     texts = load_queries(Path(module_file).with_suffix(".sql"))
 
     def ask(conn: SyncConnection, statement: str, /, **params: Any) -> Any:

@@ -31,7 +31,7 @@ class Roles(NamedTuple):
 
     @property
     def fix(self) -> str:
-        """Only the owner of the schema can grant usage on it: PostgreSQL answers anybody else with a mere warning."""
+        """Only the owner of the schema can grant usage on it: PostgreSQL only warns anybody else."""
         usage = _usage()
         shut_out = [role for role, lacking in self.lacking.items() if usage in (lacking or ())]
         if not shut_out:

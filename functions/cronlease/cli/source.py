@@ -32,7 +32,7 @@ class Source(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For a sentence."""
+        """What a sentence calls it."""
         return {"folder": "./main.py", "shipped": "the shipped main.py"}.get(self.chosen_by, str(self.path))
 
     @property

@@ -1,4 +1,4 @@
-"""The one renderer of tables: rows as lines of text. Names and errors may be anybody's: only what is printable gets
+"""The one renderer of tables: rows as lines of text. Names and errors are not trusted: only printable characters get
 through. On a terminal no line is longer than the terminal is wide; elsewhere nothing is left out."""
 
 import shutil

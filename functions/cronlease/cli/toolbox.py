@@ -1,4 +1,4 @@
-"""What a verb may use of ours, its own or a job's: connections, tables, a progress bar, errors of one sentence."""
+"""What a verb, ours or a job's, may use: connections, tables, a progress bar, errors of one sentence."""
 
 import asyncio
 import contextlib
@@ -82,7 +82,7 @@ class Toolbox:
             raise click.ClickException(str(error)) from error
 
     def redact(self, text: str) -> str:
-        """The text without secrets: for printing an error that the verb did not foresee."""
+        """The text without secrets: for printing an error that the verb did not expect."""
         return redact(text)
 
     def table(

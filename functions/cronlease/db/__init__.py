@@ -1,4 +1,4 @@
 """The way to the database: connections, one typed function per SQL function, and what an error means.
 
-Only this room knows psycopg, apart from sqlalchemy.py, which serves the users of SQLAlchemy.
+Of what a deployed function runs, only this package imports psycopg, and sqlalchemy.py for users of SQLAlchemy.
 """

@@ -100,7 +100,7 @@ def in_parts(trouble: DatabaseTrouble) -> tuple[str, str]:
     if cause.startswith("DATABASE_URL "):
         cause, _, remedy = cause.partition(": ")
         return cause, remedy
-    # The driver's own question is left out.
+    # Drops the driver's own question, "Is the server running ...?".
     cause = (
         cause.removeprefix("connection failed: ")
         .partition(" Is the server running")[0]

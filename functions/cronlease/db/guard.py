@@ -1,4 +1,4 @@
-"""The connection that a job gets: psycopg's own, but what ends a fenced transaction belongs to the block.
+"""The connection that a job gets: psycopg's own, except that only the block ends a fenced transaction.
 
 The job has a connection object of its own on top of one of ours. It is dead once the block is left, so nothing that a
 job sets on it reaches the pool. Every text that psycopg sends passes one of two methods: `_convert_query` of a cursor

@@ -60,7 +60,7 @@ class _Queries(Mapping[str, LiteralString]):
         self._texts = texts
 
     def __getitem__(self, name: str) -> LiteralString:
-        # As literal as the source is: nobody's input is in these files.
+        # These files hold no input, so their text is as literal as the source.
         return in_schema(self._texts[name])
 
     def __iter__(self) -> Iterator[str]:

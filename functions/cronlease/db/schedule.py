@@ -49,7 +49,7 @@ def schedule_action(
 def schedule_action(
     conn: Any, name: str, action: str, **when: Unpack[When]
 ) -> datetime | Awaitable[datetime | None] | None:
-    """Schedules the registered action under a name of its own, in whatever transaction the connection is in. Answers
+    """Schedules the registered action under a name of its own, in whatever transaction the connection is in. Returns
     when it is first due, awaitable on an async connection; None for a cron, which is planned by whoever looks first.
     Raises ValueError for an invalid schedule, AlreadyThere if the name is taken and `replace` is not set,
     StillRunning if the schedule to replace is running; the transaction can go on after any of them."""

@@ -53,5 +53,5 @@ def unreadable(error: Exception) -> Unreadable:
 
 
 def sentence(error: psycopg.Error) -> str:
-    """What the server said, in one line, without the statement it said it about."""
+    """The server's message in one line, without the statement that it is about."""
     return error.diag.message_primary or " ".join(str(error).split())

@@ -1,1 +1,4 @@
-"""What a developer needs to watch a function run: PostgreSQL, sample feeds, a scheduler. Never deployed."""
+"""What a developer needs to watch a function run: PostgreSQL, sample feeds, a scheduler.
+
+A deployed function never imports it.
+"""

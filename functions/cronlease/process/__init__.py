@@ -1,1 +1,1 @@
-"""The life of the process: its imports, its end, what its children may not do, and that it is the emulator's."""
+"""The life of the process: its imports, its end, what its children may not do, and whether it is the emulator's."""

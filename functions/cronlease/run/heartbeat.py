@@ -84,7 +84,7 @@ class Heartbeat:
         _close(connection)
 
     def _wait(self, *, idle: bool) -> list[Lease] | None:
-        """Waits until it is time to check the leases, and answers them; None when the thread has to end."""
+        """Waits until it is time to check the leases, and returns them; None when the thread has to end."""
         with self._changed:
             if not self._leases and idle:
                 self._wakes_at = float("inf")
@@ -154,7 +154,7 @@ def _say_not_renewed(trouble: DatabaseTrouble, leases: Sequence[Lease]) -> None:
 
 
 def _close(connection: Any) -> Any:
-    """Answers None, which takes the place of the connection."""
+    """Returns None, which takes the place of the connection."""
     if connection is not None:
         connection.close()
     return None

@@ -1,9 +1,9 @@
 """Many hits, one question: hits at a function that arrive while a question for it is on its way wait for the next,
 and its answer serves all of them.
 
-A skip is everybody's, because it was read after each of them had arrived. A claim belongs to the first hit, and the
-others are locked by it. So each answer is as true as the answer to a question of the hit's own, and a storm of hits
-costs two round trips.
+A skip is the answer to all of them, because it was read after each had arrived. A claim belongs to the first hit, and
+the others are locked by it. So each answer is as true as the answer to a question of the hit's own, and a storm of
+hits costs two round trips.
 """
 
 import asyncio

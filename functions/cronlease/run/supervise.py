@@ -1,6 +1,6 @@
 """Runs a job under its lease, with a heartbeat beside it, and ends it when the lease or the time is gone.
 
-Knows nothing of schedules or answers: it answers how the job ended, and the finisher writes that down. Whatever a job
+Knows nothing of schedules or answers: it returns how the job ended, and the finisher writes that down. Whatever a job
 raises ends its run and nothing else: asyncio lets SystemExit and KeyboardInterrupt out of any task and out of its
 event loop, and with the loop every other run ends. So a task that is created within a job's context runs in a shell
 that raises an ordinary error instead.

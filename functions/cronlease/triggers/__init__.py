@@ -1,1 +1,1 @@
-"""What starts a run, and who may: HTTP, run-due, the worker."""
+"""What starts a run, and who may: HTTP, Lambda, a block, run-due, the worker."""

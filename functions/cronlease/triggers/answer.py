@@ -1,4 +1,4 @@
-"""What an HTTP request is answered, as ASGI sends it."""
+"""The answer to an HTTP request, as ASGI sends it."""
 
 import functools
 import json
@@ -62,7 +62,7 @@ def _answer(status: int, request_id: str, content: bytes) -> Answer:
 
 
 def log_refusal(scope: Scope, request_id: UUID, refused: Refused) -> None:
-    """So that a scheduler with an old token shows up here, too. What the caller sent is not repeated."""
+    """Logged so that a scheduler with an old token shows up here, too. What the caller sent is not repeated."""
     if refused.http_status not in (404, 405):
         logs.log(
             logging.INFO,

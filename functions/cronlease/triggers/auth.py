@@ -79,7 +79,7 @@ def check_status(settings: Settings, scope: Mapping[str, Any]) -> None:
 def _check_more(settings: Settings, scope: Mapping[str, Any], what: str) -> None:
     if is_checked(settings, scope) or (settings.auth == "none" and settings.allow_force):
         return
-    sentence = f"{what} not for callers nobody has checked: "
+    sentence = f"{what} refused to unchecked callers: "
     if settings.auth is None:
         sentence += "call http://localhost on this machine directly, not through a proxy or a web page, or set"
         sentence += " CRONLEASE_AUTH=token"
@@ -127,7 +127,7 @@ class Tokens:
 
     def check(self, token: bytes) -> None:
         """Raises Refused for one that is not known."""
-        # All of them, always: how long it takes says nothing of which one was nearly right.
+        # Always compares all of them, so that the time it takes does not reveal which one was nearly right.
         matches = [self._are_equal(token, known) for known in self.known()]
         if not any(matches):
             raise refusal("this token is not known here: check it against CRONLEASE_TOKEN or CRONLEASE_TOKEN_FILE")

@@ -19,7 +19,7 @@ from cronlease.run.execution import run_once
 from cronlease.settings import Settings, load
 from cronlease.triggers.database import database_url, opened
 
-# Kept back of the time that the invocation has left, for the job's end to be written: a quarter, between these two.
+# Reserved for writing the job's end: a quarter of the time that the invocation has left, within these bounds.
 _LEAST_SECONDS, _MOST_SECONDS = 0.5, 10.0
 _INPUT = ("args", "force", "schedule_arn", "scheduled_time")
 _TIMED = "Scheduled Event"

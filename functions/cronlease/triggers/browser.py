@@ -116,7 +116,7 @@ class Browser:
         if not await self._is_admitted(view.scope):
             return view.html("sign_in.html", 401, here=view.here, wrong=False)
         if not is_checked(self._settings, view.scope):
-            raise Refused(403, "forbidden", "these forms are not for callers nobody has checked: set CRONLEASE_AUTH")
+            raise Refused(403, "forbidden", "these forms are refused to unchecked callers: set CRONLEASE_AUTH")
         check_form(view.scope, fields.get("form", ""))
         try:
             result = await self._operate(view, name, fields)
@@ -143,7 +143,7 @@ class Browser:
         return view.redirect(view.here, sign_in_cookie(view.scope, view.root, value))
 
     async def _operate(self, view: "_View", name: str, fields: dict[str, str]) -> str:
-        """Does what the form asks and records who did it; answers a key of details.SAID. Raises DatabaseTrouble or
+        """Does what the form asks and records who did it; returns a key of details.SAID. Raises DatabaseTrouble or
         Refused."""
         who = caller(self._settings, view.scope)
         reason = fields.get("reason", "").strip()[:_REASON_LENGTH] or None

@@ -1,4 +1,4 @@
-"""Who asked, for the record of what people do to schedules. Nobody is let in by this."""
+"""Who asked, for the record of what people do to schedules. It lets nobody in."""
 
 import base64
 import json

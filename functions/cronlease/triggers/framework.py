@@ -41,7 +41,7 @@ def _hook(settings: Settings) -> None:
 def _response(answer: Answer) -> Any:
     from starlette.responses import Response
 
-    # Without its constructor, which takes as long for the headers as the encoding of the body.
+    # Skips its constructor, which spends as long on the headers as encoding the body takes.
     response = Response.__new__(Response)
     response.status_code, response.background = answer.status, None
     response.body, response.raw_headers = answer.body, answer.headers

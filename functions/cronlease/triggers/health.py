@@ -57,7 +57,7 @@ class HealthCheck:
         async with self._asking:
             if self._health is None or time.monotonic() > self._read_at + _KEPT_SECONDS:
                 self._health = await self._read()
-                # When the answer came: whoever waited for a database that hangs does not ask it again.
+                # Taken after the answer: whoever waited for a database that hangs does not ask it again.
                 self._read_at = time.monotonic()
             return self._health
 

@@ -88,7 +88,7 @@ class Held:
         self._settings = settings
         self._job = job_of(name, self._hold, settings, **when)
         self._hit = hit_of("lease", self._job, force=force)
-        # Between the run, which may have a loop of its own, and the block. In this order.
+        # Set in this order, by the run, which may have a loop of its own, and by the block.
         self._entered: Future[Run] = Future()
         self._left: Future[BaseException | None] = Future()
         self._ended: Future[Outcome] = Future()
@@ -105,7 +105,7 @@ class Held:
         try:
             await asyncio.wait(either, return_when=FIRST_COMPLETED)
         except asyncio.CancelledError as error:
-            # A run that was granted just now ends; one that was not is no longer asked for.
+            # A run that was granted in this moment ends; a lease not granted yet is no longer asked for.
             self._left.set_result(error)
             if not self._entered.done():
                 self._task.cancel()

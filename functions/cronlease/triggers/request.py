@@ -53,7 +53,7 @@ def place(scope: Scope) -> tuple[str, str]:
 
 def not_allowed(method: str, path: str, allowed: Sequence[str]) -> Refused:
     how = f"use: curl -X POST <url>{path}" if "POST" in allowed else f"use: curl <url>{path}"
-    sentence = f"{method} is not for this path, {how}"
+    sentence = f"{method} is not allowed here, {how}"
     return Refused(405, "method_not_allowed", sentence, headers={"Allow": ", ".join(allowed)})
 
 

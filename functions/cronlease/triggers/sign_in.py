@@ -30,7 +30,7 @@ def is_signed_in(tokens: Tokens, scope: Scope) -> bool:
     expiry, _, seal = cookies(scope).get(SIGNED_IN, "").partition(".")
     if not (expiry.isascii() and expiry.isdigit() and len(expiry) < 12 and int(expiry) > time.time()):
         return False
-    # All of them, always: how long it takes says nothing of which one was nearly right.
+    # Always compares all of them, so that the time it takes does not reveal which one was nearly right.
     matches = [hmac.compare_digest(seal.encode(), _seal(key, expiry).encode()) for key in tokens.known()]
     return any(matches)
 

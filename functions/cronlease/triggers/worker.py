@@ -23,7 +23,7 @@ from cronlease.triggers.dispatch import Dispatcher, Taken
 _LONGEST = 10.0
 _LONGEST_RETRY = 60.0
 _JITTER = 0.1
-# When all that is due is being claimed by others there is nothing to wait for, and no reason to ask without pause.
+# While others are claiming all that is due, there is no time to wait for; this keeps the worker from asking nonstop.
 _SHORTEST = 0.1
 _FIRST_RETRY = 1.0
 _PRUNE_EVERY = 600.0
@@ -83,7 +83,7 @@ class Worker:
         return self._stopped
 
     async def look(self) -> Taken:
-        """Claims the rows that are due longest for the free lanes, or answers how long until one is due."""
+        """Claims the rows that are due longest for the free lanes, or returns how long until one is due."""
         taken = await self._dispatcher.take(min(self._free, self._most), trigger="worker")
         if not taken.runs and taken.outcome is None:
             await self._dispatcher.prune(_PRUNE_EVERY)
@@ -91,7 +91,7 @@ class Worker:
         return taken
 
     async def run(self) -> None:
-        """Until stop is called and the runs in progress have ended; the first look is taken immediately."""
+        """Runs until stop is called and the runs in progress have ended; takes the first look immediately."""
         self._loop = asyncio.get_running_loop()
         pace = Pace()
         async with asyncio.TaskGroup() as lanes:
@@ -107,7 +107,7 @@ class Worker:
                 await self._wait(seconds)
 
     def stop(self) -> None:
-        """No new step; a run in progress is finished. From any thread, and from a signal handler."""
+        """Takes no further look; runs in progress finish. May be called from any thread and from a signal handler."""
         self._stopped = True
         if self._loop is not None:
             # A closed loop has nobody left to wake.

@@ -1,4 +1,4 @@
--- Closes the run of that fence as abandoned if it is open; answers whether it was. The caller has the row locked.
+-- Closes the run of that fence as abandoned if it is open; returns whether it was. The caller has the row locked.
 create or replace function public.abandon_refresh_run(
   p_function_name text,
   p_fence bigint,

@@ -45,7 +45,7 @@ begin
       s.schedule, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early
     ),
     s.locked_by,
-    -- Clients cannot read an infinite time: forever is answered as null.
+    -- Clients cannot read an infinite time: forever is returned as null.
     nullif(s.locked_until, 'infinity'),
     nullif(public.refresh_next_at(s.schedule, v_now), 'infinity')
   into acquired, reason, locked_by, locked_until, next_run_at

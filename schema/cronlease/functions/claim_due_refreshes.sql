@@ -1,6 +1,6 @@
 -- Claims the oldest due rows of these actions, at most one for each request and each with its own lease, fence and
--- history, or answers one row that says when there will be one: take_due_refreshes does. With the rights of the caller
--- it ends the backend of a frozen run that was in the way; the next claim takes that row.
+-- history, or returns one row that says when there will be one: take_due_refreshes does. With the rights of the
+-- caller it ends the backend of a frozen run that was in the way; the next claim takes that row.
 create or replace function public.claim_due_refreshes(
   p_request_ids uuid[],
   p_lease interval default '5 minutes',

@@ -1,6 +1,6 @@
 -- The alerts to deliver to these addresses now, in order, at most p_limit for each. First it finds rows that are late,
 -- or whose runs never finished, and writes alerts for them; a row that is busy is left to the next call. The alerts
--- that it answers are held for the caller: nobody else is given them meanwhile, nor anything after them. What nobody
+-- that it returns are held for the caller: nobody else gets them meanwhile, nor any alert after them. What nobody
 -- could deliver within a day is dropped: it is old news by then.
 create or replace function public.claim_refresh_alerts(
   p_addresses text[],

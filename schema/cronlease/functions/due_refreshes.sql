@@ -14,7 +14,7 @@ stable
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
--- As in take_due_refreshes. And no condition may ask for both kinds of due rows: no index could be searched for it.
+-- As in take_due_refreshes. No condition may ask for both kinds of due rows, because no index could serve it.
 set enable_seqscan = off
 set enable_sort = off
 set jit = off

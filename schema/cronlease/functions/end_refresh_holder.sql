@@ -1,4 +1,4 @@
--- Ends the backend that has this row locked for that request, or for any; waits for nothing. Answers who has to end
+-- Ends the backend that has this row locked for that request, or for any; waits for nothing. Returns who has to end
 -- it where the caller may not; null when it was ended, or when there is none. With the rights of the caller: a role
 -- may end its own backends, and the owner of a schema has no right to those of others.
 create or replace function public.end_refresh_holder(

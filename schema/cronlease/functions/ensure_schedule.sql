@@ -1,4 +1,4 @@
--- Creates the row of a registered function; answers created, exists or locked. Locked: another hit is
+-- Creates the row of a registered function; returns created, exists or locked. Locked: another hit is
 -- creating it right now, and an insert would wait for that one's transaction. A function whose trigger owns its
 -- schedule passes hit: run-due and worker leave such a row alone from the beginning.
 create or replace function public.ensure_schedule(

@@ -1,5 +1,5 @@
 -- Locks the row in the caller's transaction if nobody runs it, and closes, with that error, a run that never
--- finished; answers the row's fence, null when there is no such row. For what may only be done to a row at rest.
+-- finished; returns the row's fence, null when there is no such row. For what may only be done to a row at rest.
 create or replace function public.hold_idle_refresh(
   p_function_name text,
   p_error text

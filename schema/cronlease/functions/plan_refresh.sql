@@ -1,5 +1,5 @@
 -- Writes a new plan, made by pure code from the database's own time, if planned_from and next_run_at of the row are
--- still what that code was given. Answers whether it was written. A slot is the time it is due at; without one
+-- still what that code was given. Returns whether it was written. A slot is the time it is due at; without one
 -- a delay counts from the end of the last run; with neither the row is due now, or whenever it is hit. A one-shot that
 -- is out of attempts is paused instead: a person must resume or delete it.
 create or replace function public.plan_refresh(

@@ -1,6 +1,6 @@
 -- Deletes what is older than the retention, at most p_limit rows of each kind: runs of any name, and one-shots that
--- have completed. Answers how many rows. Never deletes a run that is recorded as running, nor the newest run of a name
--- that has a row: a row that is deleted and comes back takes its fence from that run. Waits for nobody.
+-- have completed. Returns how many rows. Never deletes a run that is recorded as running, nor the newest run of a
+-- name that has a row: a row that is deleted and comes back takes its fence from that run. Waits for nobody.
 create or replace function public.prune_refresh_history(
   p_retention interval default '30 days',
   p_limit integer default 1000

@@ -1,4 +1,4 @@
--- The args, or instead of them why no client could read them: one bad row must not keep the others from being shown.
+-- The args, or the reason why no client could read them: one bad row must not keep the others from being shown.
 create or replace function public.readable_args(p_args jsonb) returns jsonb
 language sql
 immutable

@@ -1,5 +1,5 @@
--- Writes down who did what to a schedule. What is older than a year is removed a little at a time: the table stays
--- small without anybody's help.
+-- Writes down who did what to a schedule. Rows older than a year are deleted a few at a time, so the table stays
+-- small by itself.
 create or replace function public.record_refresh_operation(
   p_function_name text,
   p_operation text,

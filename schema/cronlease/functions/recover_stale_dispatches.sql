@@ -1,5 +1,5 @@
 -- Clears leases that have run out and whose run started at least that long ago, and runs of that age that were left
--- running without a lease; answers how many. The dead runs are closed as abandoned and counted. A live lease is never
+-- running without a lease; returns how many. The dead runs are closed as abandoned and counted. A live lease is never
 -- touched, and a row that is busy is left to whoever is busy with it.
 create or replace function public.recover_stale_dispatches(p_older_than interval default '5 minutes') returns integer
 language sql

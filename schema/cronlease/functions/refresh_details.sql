@@ -1,6 +1,6 @@
--- What a plan needs of the row, answered with a claim in the same round trip, for a caller that knows of slots: if the
--- lease was granted, or if the row was not due and the caller should plan it; else null. Read after the claim, and with
--- the rights of the caller, as acquire_refresh_lock does.
+-- What a plan needs of the row, returned with a claim in the same round trip, for a caller that knows of slots: if
+-- the lease was granted, or if the row was not due and the caller should plan it; else null. Read after the claim,
+-- and with the rights of the caller, as acquire_refresh_lock does.
 create or replace function public.refresh_details(
   p_function_name text,
   p_acquired boolean,

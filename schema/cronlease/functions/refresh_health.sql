@@ -1,5 +1,5 @@
--- How a schedule is at that moment, in one word: what it does wins over what it waits for, and what is wrong over what
--- is late. Stale: its run never finished, and nobody has taken over yet.
+-- The health of a schedule at that moment, in one word: what it does wins over what it waits for, and a failure wins
+-- over being late. Stale: its run never finished, and nobody has taken over yet.
 create or replace function public.refresh_health(
   p_row public.refresh_schedule,
   p_at timestamptz

@@ -7,7 +7,7 @@ language sql
 immutable
 as $$
   select case
-    -- The name on the left is the schema's, wherever this function was made; the one on the right never changes.
+    -- The literal on the left becomes the name of the schema; the one on the right never changes.
     when 'public' <> lower('PUBLIC') then
       ('x' || left(encode(sha256(('public.' || p_purpose)::bytea), 'hex'), 8))::bit(32)::integer
     -- For whoever claims a row, and for a job that calls try_acquire_action_lock.

@@ -1,4 +1,4 @@
--- When the row is due, as a skip answers it: not before an open breaker lets a probe through.
+-- When the row is due, as a skip reports it: not before an open breaker lets a probe through.
 create or replace function public.refresh_next_at(
   p_row public.refresh_schedule,
   p_at timestamptz

@@ -1,4 +1,4 @@
--- Extends those of these leases that are still ours, in one statement that waits for nobody. Answers for each what
+-- Extends those of these leases that are still ours, in one statement that waits for nobody. Returns for each what
 -- renew_refresh_lock does: renewed, busy (its row is locked, so it was passed over, and nobody else can take it
 -- meanwhile) or lost. The arrays are parallel.
 create or replace function public.renew_refresh_locks(

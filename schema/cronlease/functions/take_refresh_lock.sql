@@ -57,7 +57,7 @@ begin
     false,
     public.refresh_skip_reason(s, p_request_id, p_force, v_now, p_cadence, p_attempts, p_late, p_early),
     s.locked_by,
-    -- Clients cannot read an infinite time: forever is answered as null.
+    -- Clients cannot read an infinite time: forever is returned as null.
     nullif(s.locked_until, 'infinity'),
     nullif(public.refresh_next_at(s, v_now), 'infinity'),
     s.id,
@@ -73,7 +73,7 @@ begin
   if reason is not null then
     return;
   end if;
-  -- That lease has run out: if somebody has the row now, it is until some other time.
+  -- That lease has run out: whoever has the row by now has it until another time.
   locked_until := null;
 
   if v_id is null then
@@ -106,7 +106,7 @@ begin
     return;
   end if;
   if p_delivery_at > v_now + interval '5 seconds' then
-    -- Nothing is delivered before its time: somebody pressed a button, which uses up nothing.
+    -- No scheduler delivers before its time: somebody pressed a button, which uses up no delivery.
     v_delivery := null;
   elsif v_is_hit and public.refresh_was_delivered(p_function_name => p_function_name, p_delivery => v_delivery) then
     reason := 'duplicate';
@@ -215,7 +215,7 @@ begin
       (g.schedule).fence,
       (g.schedule).locked_by,
       (g.schedule).locked_until,
-      -- A time that no client can read, such as an infinite one, is answered as null: the claim stands by then.
+      -- A time that no client can read, such as an infinite one, is returned as null: the claim stands by then.
       case when (g.schedule).next_run_at between '0001-01-02' and '9999-12-30' then (g.schedule).next_run_at end,
       g.args
     into v_row.fence, locked_by, locked_until, next_run_at, args

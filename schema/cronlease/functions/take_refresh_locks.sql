@@ -100,7 +100,7 @@ begin
       'request_id', g.request_id,
       'fence', (g.schedule).fence,
       'locked_until', (g.schedule).locked_until,
-      -- A time that no client can read, such as an infinite one, is answered as null: the claim stands by then.
+      -- A time that no client can read, such as an infinite one, is returned as null: the claim stands by then.
       'next_run_at', case
         when (g.schedule).next_run_at between '0001-01-02' and '9999-12-30' then (g.schedule).next_run_at
       end,

@@ -1,4 +1,4 @@
--- Writes an alert that runs of this row never finished, unless there has been one; answers what to add to `told`.
+-- Writes an alert that runs of this row never finished, unless there has been one; returns what to add to `told`.
 -- A lease that was freed by an operator, or by a hit that could not use its claim, is no reason for an alert.
 create or replace function public.tell_refresh_abandoned(
   p_row public.refresh_schedule,

@@ -1,5 +1,5 @@
 -- Decides, with the end of a run, which alert to write about its row: that it starts to fail, that its breaker opens,
--- that it is well again. Each comes once until the row is well; answers what has been told by then. The row is as it
+-- that it is well again. Each comes once until the row is well; returns what has been told by then. The row is as it
 -- was before the end, and locked. Without an address nothing is written: a process that has one does so later.
 create or replace function public.tell_refresh_end(
   p_row public.refresh_schedule,

@@ -1,6 +1,6 @@
 -- An operator's way to break a lease, live or not: it is free immediately, its run is closed as abandoned, and
 -- its holder can never write again. A holder that has the row locked, because it is writing or stands still, loses its
--- backend. With a request ID, only the lease of that request. Answers who held it, or still holds it. A broken lease
+-- backend. With a request ID, only the lease of that request. Returns who held it, or still holds it. A broken lease
 -- is not a crash, and is not counted as one.
 create or replace function public.unlock_refresh(
   p_function_name text,

@@ -1,4 +1,4 @@
--- Writes an alert about a row, once for each address; answers whether it was written. Never raises: an alert must not
+-- Writes an alert about a row, once for each address; returns whether it was written. Never raises: an alert must not
 -- keep a run from ending. The caller has the row locked, so the alerts about it are in order.
 create or replace function public.write_refresh_alert(
   p_addresses text[],

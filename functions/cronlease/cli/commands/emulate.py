@@ -26,14 +26,14 @@ class Number(click.FloatRange):
 _CHANCE = Number(0, 1)
 _JOB_OPTIONS: dict[str, Decorator] = {
     "hit_every": options.length(
-        "--hit-every", text="How often to hit it, in real time; 2s unless something else says when."
+        "--hit-every", text="How often to hit it, in real time; by default 2s, with --chaos 0.5s."
     ),
     "schedule": click.option(
         "--schedule", metavar="CRON", help='Hit it by a cron expression, such as "*/5 * * * *".'
     ),
-    "time_zone": click.option("--time-zone", default="Etc/UTC", show_default=True, help="Of --schedule."),
+    "time_zone": click.option("--time-zone", default="Etc/UTC", show_default=True, help="The zone of --schedule."),
     "attempt_deadline": options.length(
-        "--attempt-deadline", default="3m", text="After how long an attempt is given up, from 15s to 30m."
+        "--attempt-deadline", default="3m", text="Give an attempt up after this long, from 15s to 30m."
     ),
     "retry_count": click.option(
         "--retry-count", type=click.IntRange(0, 5), default=0, show_default=True, help="Retries per slot."
@@ -48,7 +48,7 @@ _JOB_OPTIONS: dict[str, Decorator] = {
         type=click.IntRange(0, 16),
         default=5,
         show_default=True,
-        help="Then it grows linearly.",
+        help="Doublings of the pause before it grows linearly.",
     ),
 }
 # Options that would be ignored without a schedule, without a retry, or with --once.
@@ -61,7 +61,7 @@ _FAULT_OPTIONS: dict[str, Decorator] = {
         "--drop-response", type=_CHANCE, metavar="P", help="Chance to hang up before the answer."
     ),
     "late": click.option("--late", type=_CHANCE, metavar="P", help="Chance to hold a hit back for a while."),
-    "overlap": click.option("--overlap", is_flag=True, help="Hit every time while another hit is under way."),
+    "overlap": click.option("--overlap", is_flag=True, help="Send each hit while another is under way."),
     "kill_every": options.length("--kill-every", text="How often to SIGKILL a worker."),
     "pause_every": options.length("--pause-every", text="How often to SIGSTOP a worker until its lease runs out."),
     "sigterm_every": options.length("--sigterm-every", text="How often to SIGTERM a worker."),
@@ -90,7 +90,7 @@ def _all_of(decorators: dict[str, Decorator]) -> Decorator:
     return decorate
 
 
-@click.command("emulate", short_help="Run it all on this machine, and a scheduler that hits it.")
+@click.command("emulate", short_help="Run it all on this machine, with a scheduler that hits it.")
 @options.source
 @options.target
 @click.option(
@@ -98,9 +98,7 @@ def _all_of(decorators: dict[str, Decorator]) -> Decorator:
     type=click.Path(path_type=Path),
     help="Run this SQL file in the database before each start.",
 )
-@click.option(
-    "--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Where it listens, on loopback."
-)
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="The port on loopback.")
 @options.length("--for", "lasting", text="Stop after this long.")
 @click.option("--once", is_flag=True, help="One hit; prints its answer, and exits with 1 when that is not ok.")
 @click.option("--jobs", type=click.Path(path_type=Path), help="Hit it as this jobs.json says.")
@@ -116,7 +114,7 @@ def _all_of(decorators: dict[str, Decorator]) -> Decorator:
 @click.option(
     "--oidc", is_flag=True, help="Send ID tokens signed here, and refuse other callers: needs cronlease[oidc]."
 )
-@click.option("--chaos", is_flag=True, help="Everything that can go wrong does; other options win over it.")
+@click.option("--chaos", is_flag=True, help="Turn every fault on; other options override it.")
 @_all_of(_FAULT_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per hit, and the verdict as the last one.")
 def emulate_command(**given: Any) -> None:

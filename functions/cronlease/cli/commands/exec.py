@@ -53,8 +53,10 @@ def _lease(ctx: click.Context, _: click.Parameter, text: str | None) -> str | No
 @click.option("--every", metavar="CADENCE", help="A band such as 10m..15m, or a beat such as 6h; else whenever free.")
 @options.cron
 @options.time_zone
-@click.option("--force", is_flag=True, help="Even if it is not due; never while it runs or is paused.")
-@click.option("--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Status of a skip.")
+@click.option("--force", is_flag=True, help="Run it even if it is not due, but never while it runs or is paused.")
+@click.option(
+    "--skip-status", type=click.IntRange(0, 255), default=0, show_default=True, help="Exit status of a skip."
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
 def exec_command(
@@ -108,7 +110,7 @@ def _end(outcome: Outcome, child: "Command", skip_status: int) -> None:
     if outcome.skipped is not None:
         raise click.exceptions.Exit(1 if outcome.skipped is SkipReason.SCHEDULE_READ_ERROR else skip_status)
     if outcome.failed is not None:
-        # A command that ended well because it was stopped has not done its work: 143, as in a shell.
+        # A command that was stopped and exits with 0 has not done its work: 143, as in a shell.
         interrupted = outcome.failed is FailReason.INTERRUPTED
         raise click.exceptions.Exit(child.status or (_status(-signal.SIGTERM) if interrupted else 1))
 

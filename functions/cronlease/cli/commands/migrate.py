@@ -29,8 +29,10 @@ _NEXT = f"Next: `grant {RUNNER} to LOGIN` for whoever runs functions, `grant {RE
 @click.command("migrate")
 @options.source_of("The main.py whose functions may need tables; by default ./main.py, else only our own are made.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; write nothing.")
-@click.option("--check", is_flag=True, help="Say what is behind; exit status 1 when something is. Write nothing.")
-@click.option("--roles", is_flag=True, help="Also the roles cronlease_runner and cronlease_reader.")
+@click.option(
+    "--check", is_flag=True, help="Say what is missing or different; exit status 1 if anything is. Write nothing."
+)
+@click.option("--roles", is_flag=True, help="Include the roles cronlease_runner and cronlease_reader.")
 @click.option("--setup", type=click.Path(path_type=Path), help="Then run this SQL file, such as your schema.sql.")
 @options.as_json
 @click.pass_obj
@@ -168,7 +170,7 @@ def _print_check(behind: Drift, grants: Roles | None, declared: Declared, as_jso
 def _fix(behind: Drift, roles: Roles) -> str:
     if behind.newer or not roles.sentences:
         return behind.fix
-    # Where only usage is missing, whoever could grant the rest already has.
+    # If only usage is missing, --roles has done all that it could: only the schema's owner can grant usage.
     return roles.fix if roles.lack_only_usage and not behind.is_there else WITH_ROLES
 
 

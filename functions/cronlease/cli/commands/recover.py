@@ -13,8 +13,8 @@ from cronlease.explain.format import counted
 
 
 @click.command("recover")
-@options.length("--older-than", default="5m", text="Only those of runs that started at least so long ago.")
-@click.option("--all", "every_age", is_flag=True, help="Also those that have run out just now.")
+@options.length("--older-than", default="5m", text="Only leases of runs that started at least this long ago.")
+@click.option("--all", "every_age", is_flag=True, help="Leases of runs of any age.")
 @options.as_json
 @click.pass_obj
 def recover_command(toolbox: Toolbox, older_than: timedelta, every_age: bool, as_json: bool) -> None:

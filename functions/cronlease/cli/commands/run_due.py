@@ -39,7 +39,7 @@ _MOST_READ = 1000
 def run_due_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:
     """Run what is due, the oldest first.
 
-    Runs one schedule after another, unless --concurrency is given. A second run-due on the same machine
+    Runs one schedule after another, unless --concurrency is given. If another run-due is at work on this machine, it
     says so and ends. The exit status is 1 when a run failed or the schedule could not be read, else 0.
     """
     if spawn_guard.is_spawned():
@@ -48,7 +48,7 @@ def run_due_command(toolbox: Toolbox, source: Source, concurrency: int, as_json:
     settings = toolbox.settings()
     output.configure_logs(settings)
     jobs = load_jobs(source, announce=not as_json)
-    # In this order: the lock is free again while an embedded server waits for others that use it.
+    # The lock comes last, so it is free again while an embedded server still waits for others that use it.
     with toolbox.database_url() as url, process_lock(settings) as is_alone:
         if not is_alone:
             output.answer({**Report(reason=SkipReason.LOCKED).as_json(), "hint": _BUSY}, _BUSY, in_json=as_json)

@@ -20,7 +20,9 @@ _SIGNS = {"fetched": "", "inserted": "+", "updated": "~", "closed": "-"}
 
 @click.command("runs")
 @click.argument("name", required=False, callback=options.text)
-@click.option("--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="Show at most this many."
+)
 @click.option("--status", type=click.Choice(_STATUSES), help="Only those with this status.")
 @options.length("--since", "within", text="Only those that started within this time.")
 @options.as_json

@@ -34,7 +34,9 @@ schedule_command.add_command(run_command)
 
 @schedule_command.command("list")
 @click.option("--state", type=click.Choice(_STATES), help="Only those in this state.")
-@click.option("--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Show at most this many."
+)
 @options.as_json
 @click.pass_obj
 def list_command(toolbox: Toolbox, state: str | None, limit: int, as_json: bool) -> None:

@@ -90,7 +90,7 @@ def server_of(
 
 
 def _impatient(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, which would wait for the headers of a request forever, with a time limit."""
+    """uvicorn's protocol with a time limit for a request's headers: by itself it waits forever."""
     base: Any = AutoHTTPProtocol
 
     class Impatient(base):  # type: ignore[misc]

@@ -21,7 +21,9 @@ _SHORTEST_PAUSE = 0.1
 @click.command("status")
 @click.option("--watch", is_flag=True, help="Keep it on the screen until Ctrl-C.")
 @options.length("--interval", "pause", default="1s", text="How often --watch asks the database.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Show at most this many."
+)
 @options.as_json
 @click.pass_obj
 def status_command(toolbox: Toolbox, watch: bool, pause: timedelta, limit: int, as_json: bool) -> None:

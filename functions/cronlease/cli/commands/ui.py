@@ -17,7 +17,7 @@ from cronlease.observe.redact import redact
     type=click.IntRange(0, 65535),
     default=8081,
     show_default=True,
-    help="On 127.0.0.1; 0 takes a free one.",
+    help="The port on 127.0.0.1; 0 takes a free one.",
 )
 @click.pass_obj
 def ui_command(toolbox: Toolbox, port: int) -> None:

@@ -19,8 +19,8 @@ from cronlease.process.shutdown import process
 from cronlease.settings import Settings
 from cronlease.triggers.worker import Worker
 
-# A run may stage on one connection and commit on another. Beyond so many its jobs share what there is: of many rows
-# that run at the same time few are in a block.
+# A run may stage on one connection and commit on another. Above the maximum, jobs share the connections: of many
+# parallel runs, few are in a block at any moment.
 _CONNECTIONS_PER_RUN = 4
 _MOST_CONNECTIONS = 32
 
@@ -33,7 +33,7 @@ _MOST_CONNECTIONS = 32
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per run on standard output.")
 @click.pass_obj
 def worker_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:
-    """Stay, and run what is due when it is due.
+    """Run what is due, whenever it is due, until stopped.
 
     Any number may share a database. SIGTERM or Ctrl-C gives the runs in progress CRONLEASE_DRAIN_SECONDS to finish,
     interrupts the others, which are then due immediately, and ends with exit status 0; a second signal does not wait.

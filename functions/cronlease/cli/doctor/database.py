@@ -111,7 +111,7 @@ def _server(conn: SyncConnection, server: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _clock(server_now: float, before: float, after: float) -> Iterator[Finding]:
-    """The server's time was read between the other two: the clocks are at least this far apart."""
+    """The server's time was read between `before` and `after`: the clocks are at least that far apart."""
     apart = max(before - server_now, server_now - after, 0.0)
     if apart > _SKEW_SECONDS:
         which = "behind" if server_now > after else "ahead of"

@@ -1,4 +1,4 @@
-"""One result of `cronlease doctor`: how something is, and how to fix it."""
+"""One result of `cronlease doctor`: what is right or wrong, and how to fix it."""
 
 from typing import NamedTuple
 

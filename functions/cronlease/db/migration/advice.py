@@ -1,4 +1,4 @@
-"""What is not an error of the schema, but what whoever migrates should know."""
+"""What whoever migrates should know about the database, although it is no error of the schema."""
 
 from collections.abc import Iterator
 from pathlib import Path

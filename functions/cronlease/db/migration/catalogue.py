@@ -37,8 +37,8 @@ Holds = Callable[[str, str], bool]
 
 class Difference(NamedTuple):
     """In words, one way in which a table is not what the migrations make of it. `statements` make it equal, or else
-    `fix` is what only a person may decide to run. `theirs` is a rule that somebody has added: it may refuse what we
-    write, or was made so that it does not. `foreign` may belong to another application."""
+    `fix` is what only a person may decide to run. `theirs` is a rule that somebody has added, which may refuse what
+    we write. `foreign` may belong to another application."""
 
     what: str
     statements: tuple[str, ...] = ()

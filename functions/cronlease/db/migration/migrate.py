@@ -56,9 +56,9 @@ __all__ = [
 _SQL = load_queries(Path(__file__).with_suffix(".sql"))
 _NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
 
-# Learns after each file how many are done, of how many.
+# Called after each file: how many are done, and how many there are.
 Progress = Callable[[int, int], None]
-# Gets a line for everything else a person should know.
+# Called with a line for everything else that a person should know.
 Note = Callable[[str], None]
 
 
@@ -73,7 +73,7 @@ def migrate(
     roles: bool = False,
     note: Note = _ignore,
 ) -> list[str]:
-    """Brings the database up to schema/; answers the names of the migrations it applied. Packages: those that are
+    """Brings the database up to schema/; returns the names of the migrations it applied. Packages: those that are
     declared; those in the database already are kept up to date, too. Roles: also applies roles.sql, as every later
     migrate then does."""
     applied = _locked(url, lambda conn: _apply(conn, packages, progress, note, roles=roles))

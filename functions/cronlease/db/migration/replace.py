@@ -62,13 +62,13 @@ def replace(conn: Any, file: SchemaFile, *, adopting: bool = False) -> None:
 def drop_set_aside(conn: Any, files: Iterable[SchemaFile], *, after_calls: bool = False) -> None:
     """Drops what was set aside of these. After calls: waits until no statement is under way that may be in one."""
     names = [f"{file.name}{_SET_ASIDE}" for file in files]
-    found = ask_sync(conn, Query(_SQL["set_aside"], {"names": names}, first))
-    if found["functions"] and after_calls:
-        is_called: Query[bool] = Query(_SQL["is_called"], {"now": found["now"]}, first)
+    aside = ask_sync(conn, Query(_SQL["set_aside"], {"names": names}, first))
+    if aside["functions"] and after_calls:
+        is_called: Query[bool] = Query(_SQL["is_called"], {"now": aside["now"]}, first)
         gives_up_at = time.monotonic() + _LONGEST_CALL
         while time.monotonic() < gives_up_at and ask_sync(conn, is_called):
             time.sleep(0.05)
-    _drop(conn, [f"function {each}" for each in found["functions"]])
+    _drop(conn, [f"function {each}" for each in aside["functions"]])
 
 
 def _versions(conn: Any, name: str) -> dict[str, str]:

@@ -85,8 +85,8 @@ def functions_and_views(packages: Packages = None) -> list[SchemaFile]:
 
 
 def before_tables(replaced: Iterable[SchemaFile], migrations: Iterable[SchemaFile]) -> list[SchemaFile]:
-    """The functions that can be replaced before these migrations are applied: what those make is not in their
-    signatures. Their bodies are not looked into."""
+    """The functions that can be replaced before these migrations are applied: their signatures name nothing that the
+    migrations make. Their bodies are not checked."""
     made = re.compile(rf"\b({'|'.join(made_by(migrations)) or '(?!)'})\b")
     return [file for file in replaced if not file.is_view and not made.search(file.text.partition("$$")[0])]
 
@@ -165,7 +165,7 @@ def record(conn: Any, file: SchemaFile) -> None:
 
 
 def record_of(file: SchemaFile) -> str:
-    """The statement that does so, in full."""
+    """The statement that `record` sends, in full."""
     return _SQL["record"].strip() % {"name": f"'{file.name}'", "hash": f"'{file.hash}'"}
 
 
@@ -175,7 +175,7 @@ def label(conn: Any, files: Iterable[SchemaFile]) -> None:
 
 
 def labels_of(files: Iterable[SchemaFile]) -> str:
-    """The statement that does so, in full."""
+    """The statement that `label` sends, in full."""
     pairs = ", ".join(f"('{file.name}', '{file.package}')" for file in files)
     return _SQL["label"].strip().replace("{pairs}", pairs)
 
