@@ -7,7 +7,6 @@ from typing import Any
 from cronlease.cli.doctor import alerts
 from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
 from cronlease.cli.drift import BY_HAND, MIGRATE, drift
-from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
 from cronlease.db.conninfo import SyncConnection
 from cronlease.db.migration.bearers import bearers, refusals
@@ -21,13 +20,14 @@ from cronlease.db.migration.schema_files import (
     tables_of,
     wanted,
 )
+from cronlease.db.questions import Questions
 from cronlease.db.schema import in_schema
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.explain.backends import blocking_backends, description, how_to_end
 from cronlease.explain.format import counted
 from cronlease.settings import Settings
 
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 _OLDEST = 140000
 _SKEW_SECONDS = 2.0
 _A_CLAIM = "execute on acquire_refresh_lock"

@@ -6,15 +6,14 @@ takes no lock that anybody waits for, and needs no right but the one to make tem
 
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.ask import send_sync
 from cronlease.db.migration.packages import APART
 from cronlease.db.migration.schema_files import SchemaFile, tables_of
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 _UNLOGGED = re.compile(r"^create unlogged table public\.(\w+)", re.MULTILINE)
 _PLAIN_NAME = re.compile(r"^[a-z_][a-z0-9_]*$")
 
@@ -102,6 +101,5 @@ def of_table(catalogue: Catalogue, table: str, kind: str) -> dict[str, Part]:
 
 
 def _read(conn: Any, tables: Iterable[str], *, scratch: bool) -> Catalogue:
-    params = {"names": sorted(tables), "scratch": scratch}
-    parts = [Part(**part) for part in ask_sync(conn, Query(_SQL["parts"], params, first))]
+    parts = [Part(**part) for part in _ask(conn, "parts", names=sorted(tables), scratch=scratch)]
     return {(part.table, part.kind, part.name): part for part in parts}
