@@ -40,18 +40,6 @@ from cronlease.db.questions import Questions
 from cronlease.db.schema import PUBLIC, lock_key, schema
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
-__all__ = [
-    "MigrationError",
-    "SchemaFile",
-    "create_for",
-    "create_if_absent",
-    "functions_and_views",
-    "migrate",
-    "rehearse",
-    "schema_files",
-    "state",
-]
-
 _ask = Questions(__file__)
 _NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
 
