@@ -11,8 +11,7 @@ import click
 
 from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
-from cronlease.cli.shipped import refuse_to_make_its_tables
-from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
+from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.emulator import jobs as timed_jobs
 from cronlease.emulator.cadence_fit import misfit

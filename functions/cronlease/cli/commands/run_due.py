@@ -9,8 +9,7 @@ from cronlease.cadence import Cadence
 from cronlease.cli import options, output
 from cronlease.cli.commands.run import watched
 from cronlease.cli.process_lock import process_lock
-from cronlease.cli.shipped import refuse_to_make_its_tables
-from cronlease.cli.source import Source, load_jobs
+from cronlease.cli.source import Source, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.status_rows import read_overview
 from cronlease.cli.toolbox import Toolbox
 from cronlease.db.conninfo import connect_sync

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import click
 
 from cronlease.cli import options, output
-from cronlease.cli.shipped import refuse_to_make_its_tables
-from cronlease.cli.source import Source, load_jobs
+from cronlease.cli.source import Source, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.toolbox import Toolbox
 from cronlease.db.connection import POOL_SIZE, Database
 from cronlease.db.conninfo import conninfo_of
