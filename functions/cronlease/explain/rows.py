@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from cronlease.explain.backends import Backend
+from cronlease.db.functions import read_refresh_schedule
+from cronlease.db.queries import Query
+from cronlease.explain.backends import Backend, statement, to_backends
 
 _TIMES = {"next_run_at", "last_run_at", "locked_until", "completed_at", "paused_at", "started_at", "finished_at"}
 _TIMES |= {"slot_at", "last_slot_at", "last_success_slot_at", "planned_at", "late_at", "breaker_until", "incident_at"}
@@ -78,11 +80,22 @@ class Details(NamedTuple):
     backends: list[Backend]
 
 
-def to_details(document: dict[str, Any], backends: list[Backend]) -> Details:
-    """From the answer of read_refresh_schedule, for a schedule that exists."""
+def read_details(name: str, runs: int, *, args: bool = True, backends: bool = True) -> Query[Details | None]:
+    """All of it in one query; None if there is no such schedule. The caller's role sees some of the backends, or all;
+    one that may not ask for them leaves them out."""
+    query = read_refresh_schedule(name, runs, args=args)
+    if not backends:
+        return query._replace(read=lambda row: _details(row[0], []))  # type: ignore[arg-type, return-value]
+    text = f"select answer.*, ({statement()}) from ({query.text}) answer"  # noqa: S608 (both are our own)
+    return Query(text, {**query.params, "name": name}, lambda row: _details(row[0], row[1]))
+
+
+def _details(document: dict[str, Any], backends: list[dict[str, Any]]) -> Details | None:
+    if not document["schedule"]:
+        return None
     past = [PastRun(**{field: value_of(field, run[field]) for field in PastRun._fields}) for run in document["runs"]]
     now, schedule = datetime.fromisoformat(document["now"]), to_schedule(document["schedule"])
-    return Details(now, schedule, past, document, backends)
+    return Details(now, schedule, past, document, to_backends(backends))
 
 
 def to_schedule(row: Mapping[str, Any]) -> Schedule:
