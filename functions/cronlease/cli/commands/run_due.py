@@ -35,9 +35,7 @@ _MOST_READ = 1000
 
 @click.command("run-due")
 @options.source
-@click.option(
-    "--concurrency", type=click.IntRange(1, 200), default=1, show_default=True, help="Rows run in parallel."
-)
+@options.concurrency
 @options.as_json
 @click.pass_obj
 def run_due_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:

@@ -26,9 +26,7 @@ _MOST_CONNECTIONS = 32
 
 @click.command("worker")
 @options.source
-@click.option(
-    "--concurrency", type=click.IntRange(1, 200), default=1, show_default=True, help="Rows run in parallel."
-)
+@options.concurrency
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per run on standard output.")
 @click.pass_obj
 def worker_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:
