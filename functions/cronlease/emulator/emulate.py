@@ -4,9 +4,10 @@ end whether the promises were kept."""
 import json
 import queue
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+
+import click
 
 from cronlease.emulator import chaos
 from cronlease.emulator.clock import Clock
@@ -41,9 +42,7 @@ def emulate(options: Options, screen: Screen, warn: Warn) -> int:
         return _Emulation(options, environment, stopping, screen, warn).run()
 
 
-def emulate_once(
-    options: Options, echo: Callable[[str], None], waiting: AbstractContextManager[object], warn: Warn
-) -> int:
+def emulate_once(options: Options, waiting: AbstractContextManager[object], warn: Warn) -> int:
     """Sends one hit, for scripts: prints its answer and returns the exit status, 0 for a run or a skip that is ok.
     Waits for the answer within `waiting`, which may start threads: nothing forks after that."""
     with stop_signals(warn) as stopping, started(options.target, options.port, stopping, warn) as environment:
@@ -58,7 +57,7 @@ def emulate_once(
         if hit.error is not None:
             environment.function.check()
             raise EmulatorError(f"the function did not answer: {hit.error}; {environment.log.keep()}")
-        echo(json.dumps(hit.body, ensure_ascii=False))
+        click.echo(json.dumps(hit.body, ensure_ascii=False))
         if hit.status is not None and hit.status >= 500:
             warn(environment.log.keep())
         return 0 if hit.succeeded and hit.body.get("ok", True) else 1
