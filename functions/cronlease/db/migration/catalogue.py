@@ -53,9 +53,11 @@ class Difference(NamedTuple):
         return f"{self.what}: {APART}, or {change}" if self.foreign else f"{self.what}: {change}"
 
 
-def present(conn: Any, tables: Iterable[str]) -> Catalogue:
-    """These tables as they are in our schema; what is not there is left out."""
-    return _read(conn, tables, scratch=False)
+def present(conn: Any, tables: Iterable[str], *, scratch: bool = False) -> Catalogue:
+    """These tables as they are in our schema or, with `scratch`, among the temporary things of this session; what is
+    not there is left out."""
+    parts = [Part(**part) for part in _ask(conn, "parts", names=sorted(tables), scratch=scratch)]
+    return {(part.table, part.kind, part.name): part for part in parts}
 
 
 def made_by_each(conn: Any, files: Iterable[SchemaFile]) -> dict[str, Catalogue]:
@@ -70,7 +72,7 @@ def made_by_each(conn: Any, files: Iterable[SchemaFile]) -> dict[str, Catalogue]
     try:
         for file in files:
             send_sync(conn, _for_scratch(file.text))
-            after = _read(conn, tables, scratch=True)
+            after = present(conn, tables, scratch=True)
             added[file.name] = {key: part for key, part in after.items() if before.get(key) != part}
             before = after
     finally:
@@ -98,8 +100,3 @@ def name_of(part: Part) -> str:
 
 def of_table(catalogue: Catalogue, table: str, kind: str) -> dict[str, Part]:
     return {part.name: part for part in catalogue.values() if part.table == table and part.kind == kind}
-
-
-def _read(conn: Any, tables: Iterable[str], *, scratch: bool) -> Catalogue:
-    parts = [Part(**part) for part in _ask(conn, "parts", names=sorted(tables), scratch=scratch)]
-    return {(part.table, part.kind, part.name): part for part in parts}
