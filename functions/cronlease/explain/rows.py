@@ -8,10 +8,6 @@ from cronlease.db.functions import read_refresh_schedule
 from cronlease.db.queries import Query
 from cronlease.explain.backends import Backend, statement, to_backends
 
-_TIMES = {"next_run_at", "last_run_at", "locked_until", "completed_at", "paused_at", "started_at", "finished_at"}
-_TIMES |= {"slot_at", "last_slot_at", "last_success_slot_at", "planned_at", "late_at", "breaker_until", "incident_at"}
-_TIMES |= {"slot", "done_at"}
-
 
 class Schedule(NamedTuple):
     """A row of refresh_status."""
@@ -104,8 +100,8 @@ def to_schedule(row: Mapping[str, Any]) -> Schedule:
 
 
 def value_of(name: str, value: Any) -> Any:
-    """A column's JSON as Python's value: times become datetimes."""
-    if name not in _TIMES or value is None:
+    """A column's JSON as Python's value: times, which have such names, become datetimes."""
+    if value is None or not (name == "slot" or name.endswith(("_at", "_until"))):
         return value
     try:
         return datetime.fromisoformat(value)
