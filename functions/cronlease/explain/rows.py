@@ -1,6 +1,6 @@
 """Rows of refresh_status and refresh_runs as values, for the command line and the page."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -89,22 +89,32 @@ def read_details(name: str, runs: int, *, args: bool = True, backends: bool = Tr
 def _details(document: dict[str, Any], backends: list[dict[str, Any]]) -> Details | None:
     if not document["schedule"]:
         return None
-    past = [PastRun(**{field: value_of(field, run[field]) for field in PastRun._fields}) for run in document["runs"]]
+    past = [PastRun(**_only(PastRun._fields, run)) for run in document["runs"]]
     now, schedule = datetime.fromisoformat(document["now"]), to_schedule(document["schedule"])
     return Details(now, schedule, past, document, to_backends(backends))
 
 
 def to_schedule(row: Mapping[str, Any]) -> Schedule:
+    return Schedule(**_only(Schedule._fields, row))
+
+
+def _only(fields: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
     """Ignores columns that only a newer schema has."""
-    return Schedule(**{name: value_of(name, row[name]) for name in Schedule._fields if name in row})
+    return {name: value for name, value in with_times(row).items() if name in fields}
 
 
-def value_of(name: str, value: Any) -> Any:
-    """A column's JSON as Python's value: times, which have such names, become datetimes."""
-    if value is None or not (name == "slot" or name.endswith(("_at", "_until"))):
-        return value
+def with_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with its times as datetimes. A column's name says whether it is one."""
+    return {name: _moment(value) if _is_time(name, value) else value for name, value in row.items()}
+
+
+def _is_time(name: str, value: Any) -> bool:
+    return isinstance(value, str) and (name == "slot" or name.endswith(("_at", "_until")))
+
+
+def _moment(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat(text)
     except ValueError:
         # Infinity, or a year beyond what Python can hold.
         return None
