@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from freezegun import freeze_time
 
-from cronlease.emulator.clock import Clock
 from cronlease.emulator.jobs import Retry, from_file
-from cronlease.emulator.scheduler import next_slot
+from cronlease.emulator.scheduler import Clock, next_slot
 from cronlease.slots import Coming, Cron, Steady
 
 BERLIN, NEW_YORK, LORD_HOWE, UTC_ZONE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Etc/UTC"

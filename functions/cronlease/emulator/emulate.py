@@ -10,11 +10,10 @@ from dataclasses import replace
 import click
 
 from cronlease.emulator import chaos
-from cronlease.emulator.clock import Clock
 from cronlease.emulator.environment import Environment, started
 from cronlease.emulator.faults import NO_FAULTS, Dice
 from cronlease.emulator.function import EmulatorError, FunctionEnded
-from cronlease.emulator.scheduler import Hit, Scheduler, Sender
+from cronlease.emulator.scheduler import Clock, Hit, Scheduler, Sender
 from cronlease.emulator.show import Screen
 from cronlease.emulator.start import Options, Warn, in_thread, ready
 from cronlease.emulator.stopping import Stopping, stop_signals
