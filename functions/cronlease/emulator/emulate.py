@@ -18,7 +18,7 @@ from cronlease.emulator.show import Screen
 from cronlease.emulator.start import Options, Warn, in_thread, ready
 from cronlease.emulator.stopping import Stopping, stop_signals
 from cronlease.emulator.verdict import Before, Ledger, judge, stale
-from cronlease.emulator.verdict_file import VerdictFile
+from cronlease.emulator.verdict_file import kept_up_to_date
 from cronlease.process.emulated import EMULATED
 
 _FIRST_SCREEN_SECONDS = 30.0
@@ -101,13 +101,11 @@ class _Emulation:
     def run(self) -> int:
         conninfo = self._environment.conninfo
         before = Before.read(conninfo, self._options.scope)
-        verdict_file = VerdictFile(
+        with kept_up_to_date(
             self._environment.verdict_file,
             lambda: judge(conninfo, before, self._ledger.copied(), self._dice.done.copy(), []),
-        )
-        verdict_file.start()
-        ended = self._hit_until_the_end()
-        verdict_file.stop()
+        ):
+            ended = self._hit_until_the_end()
         self._stopping.begin()
         stuck = self._settle(before) if self._faults != NO_FAULTS and ended is None else []
         self._environment.function.stop()
