@@ -32,10 +32,7 @@ class Overview(NamedTuple):
 
 def read_overview(conn: SyncConnection, limit: int) -> Overview:
     document = _ask(conn, "read_overview", limit=limit)
-    schedules = []
-    for row in document["schedules"]:
-        fields = {name: value for name, value in row.items() if name != "seconds"}
-        schedules.append((to_schedule(fields), [float(each) for each in row["seconds"][-_RECENT:]]))
+    schedules = [(to_schedule(row), list(map(float, row["seconds"][-_RECENT:]))) for row in document["schedules"]]
     return Overview(datetime.fromisoformat(document["now"]), schedules, document, len(schedules) == limit)
 
 
