@@ -168,17 +168,6 @@ class Beat:
         return max(0, min(MOST_COUNTED, -((first - before) // self.every)))
 
 
-@dataclass(frozen=True, slots=True)
-class Steady:
-    """At fixed intervals, from the first moment on."""
-
-    first: datetime
-    every: timedelta
-
-    def after(self, moment: datetime) -> datetime:
-        return max(self.first, Beat(self.first, self.every).after(moment))
-
-
 def coming(slots: Coming, moment: datetime, number: int) -> list[datetime]:
     """The next `number` slots after that moment."""
     upcoming: list[datetime] = []

@@ -9,7 +9,9 @@ import psycopg
 import pytest
 
 from cronlease.cli.drift import drift
-from cronlease.db.migration.migrate import MigrationError, create_if_absent, migrate, rehearse, schema_files
+from cronlease.db.migration.migrate import create_if_absent, migrate, rehearse
+from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import schema_files
 from tests.faults.profile import one_in
 from tests.schema.calls import acquire, call, finish, make_due, one
 from tests.schema.older_tables import ADOPTED, PLAIN, REFUSED

@@ -10,14 +10,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronlease.cli.drift import drift
-from cronlease.db.migration.migrate import (
-    MigrationError,
-    create_if_absent,
-    functions_and_views,
-    migrate,
-    schema_files,
-)
-from cronlease.db.migration.packages import came_with, installed
+from cronlease.db.migration.migrate import create_if_absent, migrate
+from cronlease.db.migration.packages import MigrationError, came_with, installed
+from cronlease.db.migration.schema_files import functions_and_views, schema_files
 from tests.conftest import Server
 from tests.schema.calls import one
 from tests.schema.older_tables import PLAIN

@@ -16,8 +16,9 @@ from psycopg.conninfo import make_conninfo
 
 from cronlease.db.migration import migrate as migrate_module
 from cronlease.db.migration import schema_files as schema_files_module
-from cronlease.db.migration.migrate import MigrationError, SchemaFile, create_if_absent, migrate, schema_files
-from cronlease.db.migration.schema_files import Packages
+from cronlease.db.migration.migrate import create_if_absent, migrate
+from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import Packages, SchemaFile, schema_files
 from tests.conftest import Server
 from tests.schema.calls import acquire, call, finish, one
 

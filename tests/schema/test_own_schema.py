@@ -15,8 +15,8 @@ import pytest
 from cronlease.cli.drift import drift
 from cronlease.cli.roles import missing_grants
 from cronlease.db.functions import acquire_refresh_lock
-from cronlease.db.migration.migrate import create_if_absent, migrate, schema_files, state
-from cronlease.db.migration.schema_files import functions_and_views
+from cronlease.db.migration.migrate import create_if_absent, migrate, state
+from cronlease.db.migration.schema_files import functions_and_views, schema_files
 from cronlease.db.schema import in_schema, lock_key, schema
 from cronlease.readers import schema_name
 from cronlease.settings import SettingsError, load

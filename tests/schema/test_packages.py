@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from cronlease.cli.drift import drift
-from cronlease.db.migration.migrate import MigrationError, create_for, create_if_absent, migrate, schema_files
-from cronlease.db.migration.packages import OURS, of_actions
+from cronlease.db.migration.migrate import create_for, create_if_absent, migrate
+from cronlease.db.migration.packages import OURS, MigrationError, of_actions
+from cronlease.db.migration.schema_files import schema_files
 from tests.schema.calls import one
 from tests.schema.rights import NOBODY, RUNNER
 

@@ -11,7 +11,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
-from cronlease.db.migration.migrate import MigrationError, SchemaFile, migrate
+from cronlease.db.migration.migrate import migrate
+from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import SchemaFile
 from tests.conftest import Server
 from tests.faults.profile import one_in
 from tests.schema.calls import acquire, finish, one, renew, schedule

@@ -2,7 +2,7 @@
 
 import re
 
-from cronlease.db.migration.migrate import schema_files
+from cronlease.db.migration.schema_files import schema_files
 
 CREATED = re.compile(r"^create (?:or replace )?(\w+) (?:if not exists )?public\.(\w+)", re.MULTILINE)
 

@@ -9,7 +9,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cronlease.cli.drift import drift
-from cronlease.db.migration.migrate import MigrationError, create_if_absent, migrate, schema_files, state
+from cronlease.db.migration.migrate import create_if_absent, migrate, state
+from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import schema_files
 from tests.conftest import Server
 from tests.faults.profile import one_in
 from tests.schema.calls import acquire, call, finish, one

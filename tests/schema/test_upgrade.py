@@ -7,7 +7,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cronlease.db.migration.migrate import create_if_absent, migrate, schema_files
+from cronlease.db.migration.migrate import create_if_absent, migrate
+from cronlease.db.migration.schema_files import schema_files
 from tests.schema.calls import acquire, finish, one, row
 
 OLDER = [Path(__file__).parent / name for name in ("older_schema.sql", "older_schema_without_zones.sql")]

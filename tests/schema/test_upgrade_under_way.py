@@ -13,7 +13,9 @@ import pytest
 
 from cronlease.db.migration import migrate as migrate_module
 from cronlease.db.migration import replace as replace_module
-from cronlease.db.migration.migrate import MigrationError, SchemaFile, migrate
+from cronlease.db.migration.migrate import migrate
+from cronlease.db.migration.packages import MigrationError
+from cronlease.db.migration.schema_files import SchemaFile
 from cronlease.db.migration.table_locks import lock_tables
 from tests.integration.conftest import wait_until
 from tests.schema.calls import one

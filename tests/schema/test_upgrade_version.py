@@ -11,7 +11,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from cronlease.cli.drift import drift
-from cronlease.db.migration.migrate import migrate, schema_files
+from cronlease.db.migration.migrate import migrate
+from cronlease.db.migration.schema_files import schema_files
 from tests.schema.calls import one
 
 DUMP = Path(__file__).with_name("version_0_1.sql").read_text("utf-8")

@@ -25,12 +25,10 @@ from cronlease.cli.table import lines
 from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.emulator.chaos import Chaos, possible
 from cronlease.emulator.chaos import check as check_faults
-from cronlease.emulator.clock import Clock
 from cronlease.emulator.faults import CHAOS, Dice, Faults
-from cronlease.emulator.function import EmulatorError, FunctionProcess
+from cronlease.emulator.function import EmulatorError, FunctionProcess, Log
 from cronlease.emulator.jobs import Retry, TimedJob
-from cronlease.emulator.log import Log
-from cronlease.emulator.scheduler import Hit, Scheduler, Sender, headers
+from cronlease.emulator.scheduler import Clock, Hit, Scheduler, Sender, headers
 from cronlease.emulator.show import Screen, hit_line
 from cronlease.emulator.verdict import Verdict
 from cronlease.process.emulated import CAPPED, Times

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from freezegun import freeze_time
 
-from cronlease.emulator.clock import Clock
 from cronlease.emulator.jobs import Retry, from_file
-from cronlease.emulator.scheduler import next_slot
-from cronlease.slots import Coming, Cron, Steady
+from cronlease.emulator.scheduler import Clock, next_slot
+from cronlease.slots import Beat, Coming, Cron
 
 BERLIN, NEW_YORK, LORD_HOWE, UTC_ZONE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Etc/UTC"
 # From here the next slots, each with its offset. Berlin jumps from 02:00 to 03:00 on 29 March 2026 and shows the hour
@@ -144,7 +143,7 @@ def test_sixty_times_as_fast_a_minute_takes_a_second() -> None:
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("slots", [Cron.parse("*/5 * * * *", UTC_ZONE), Steady(NOON, timedelta(minutes=5))])
+@pytest.mark.parametrize("slots", [Cron.parse("*/5 * * * *", UTC_ZONE), Beat(NOON, timedelta(minutes=5))])
 @pytest.mark.parametrize(
     ("minutes", "retried", "following"),
     [(1, False, 5), (6, False, 5), (17, False, 15), (1, True, 5), (6, True, 10), (17, True, 20)],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cronlease.cli.process_lock import process_lock
+from cronlease.cli.commands.run_due import process_lock
 from cronlease.db.conninfo import place_of
 from cronlease.errors import Unreachable
 from cronlease.settings import Settings

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from cronlease.cli.questions import questions_of
 from cronlease.db.ask import send_sync
 from cronlease.db.conninfo import SyncConnection
 from cronlease.db.migration import adopt
@@ -33,10 +32,11 @@ from cronlease.db.migration.schema_files import (
     wanted,
 )
 from cronlease.db.migration.trial import Reaction, reactions
+from cronlease.db.questions import Questions
 from cronlease.db.schema import in_schema, schema
 from cronlease.errors import DatabaseTrouble, NotPermitted
 
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 MIGRATE = "run `cronlease migrate` as the owner of the schema"
 REPAIR = (
     "a table is not as the migrations left it: put back by hand what is missing, or restore the table from a backup,"

@@ -11,8 +11,7 @@ import click
 
 from cronlease.cli.errors import UsageError
 from cronlease.cli.progress import bar
-from cronlease.cli.shipped import refuse_to_make_its_tables
-from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs
+from cronlease.cli.source import NotASource, Source, chosen_job, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.table import lines, one_line, terminal_width
 from cronlease.emulator import jobs as timed_jobs
 from cronlease.emulator.cadence_fit import misfit
@@ -43,7 +42,7 @@ def run(given: dict[str, Any]) -> int:
             # Not a bar, which has a thread: processes are about to be forked.
             _warn(f"starting the database{', the feeds' if options.target.extensions else ''} and the function ...")
         if given["once"]:
-            return emulate_once(options, click.echo, bar("waiting for the answer"), _warn)
+            return emulate_once(options, bar("waiting for the answer"), _warn)
         return emulate(options, Screen(click.echo, lines, terminal_width, as_json=given["as_json"]), _warn)
     except Refused as error:
         raise UsageError(str(error)) from error
@@ -81,7 +80,7 @@ def _options(source: Source, given: dict[str, Any]) -> Options:
         port=given["port"],
         faults=faults,
         all_that_can_be=given["chaos"],
-        seconds=_seconds(given["lasting"]) if given["lasting"] is not None else None,
+        seconds=given["lasting"].total_seconds() if given["lasting"] is not None else None,
         unfit=_unfit(jobs.get(function), plan),
     )
 
@@ -154,12 +153,12 @@ def _scope(plan: Plan, target: str, jobs: Mapping[str, Job]) -> Scope:
 def _plan(given: dict[str, Any], target: str) -> Plan:
     retry = Retry(
         given["retry_count"],
-        _seconds(given["max_retry_duration"]),
-        _seconds(given["min_backoff"]),
-        _seconds(given["max_backoff"]),
+        given["max_retry_duration"].total_seconds(),
+        given["min_backoff"].total_seconds(),
+        given["max_backoff"].total_seconds(),
         given["max_doublings"],
     )
-    deadline, speed = _seconds(given["attempt_deadline"]), given["speed"]
+    deadline, speed = given["attempt_deadline"].total_seconds(), given["speed"]
     try:
         if given["jobs"]:
             return timed_jobs.from_file(given["jobs"], target, speed)
@@ -182,9 +181,5 @@ def _plan(given: dict[str, Any], target: str) -> Plan:
 
 def _faults(given: dict[str, Any]) -> Faults:
     chosen = {name: given[name] for name in Faults._fields if given[name] is not None and given[name] is not False}
-    chosen |= {name: _seconds(value) for name, value in chosen.items() if isinstance(value, timedelta)}
+    chosen |= {name: value.total_seconds() for name, value in chosen.items() if isinstance(value, timedelta)}
     return (CHAOS if given["chaos"] else Faults())._replace(**chosen)
-
-
-def _seconds(length: timedelta) -> float:
-    return length.total_seconds()

@@ -138,6 +138,9 @@ force = click.option(
     "--force", is_flag=True, help="Run it even if it is not due, but never while it runs, is paused or completed."
 )
 args = click.option("--args", metavar="JSON", callback=_object, help="An object for the run, such as '{\"n\": 1}'.")
+concurrency = click.option(
+    "--concurrency", type=click.IntRange(1, 200), default=1, show_default=True, help="Rows run in parallel."
+)
 cron = click.option("--cron", metavar="CRON", help='A cron by the wall clock, such as "0 9 * * 1-5".')
 time_zone = click.option(
     "--time-zone", metavar="ZONE", help="The zone of --cron, such as Europe/Berlin; by default UTC."

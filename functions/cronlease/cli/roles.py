@@ -3,12 +3,12 @@
 import re
 from typing import NamedTuple
 
-from cronlease.cli.questions import questions_of
 from cronlease.db.conninfo import SyncConnection
 from cronlease.db.migration.schema_files import Packages, files_named
+from cronlease.db.questions import Questions
 from cronlease.db.schema import in_schema, schema
 
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 # As the files write them.
 RUNNER, READER = "cronlease_runner", "cronlease_reader"
 _GRANT = re.compile(r"^grant ([a-z, ]+?)\s+on(?: function)?\s+((?:public\.\w+[,\s]+)+)to (\w+);", re.MULTILINE)

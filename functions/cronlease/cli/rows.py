@@ -8,19 +8,19 @@ from typing import Any
 
 import click
 
-from cronlease.cli.questions import questions_of
 from cronlease.db.ask import ask_sync
 from cronlease.db.conninfo import SyncConnection
+from cronlease.db.questions import Questions
 from cronlease.errors import UnknownSchedule
-from cronlease.explain import read
 from cronlease.explain.rows import Details, Schedule, to_schedule
+from cronlease.explain.rows import read_details as details_of
 
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 
 
 def read_details(conn: SyncConnection, name: str, *, runs: int = 5) -> Details:
     """Raises UnknownSchedule."""
-    if (details := ask_sync(conn, read.read_details(name, runs))) is None:
+    if (details := ask_sync(conn, details_of(name, runs))) is None:
         raise UnknownSchedule(name)
     return details
 

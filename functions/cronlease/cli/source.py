@@ -3,8 +3,8 @@ main.py."""
 
 import re
 import sys
-from collections.abc import Mapping
-from contextlib import redirect_stdout
+from collections.abc import Iterable, Mapping
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,8 @@ import cronlease
 from cronlease import registry
 from cronlease.cli.errors import UsageError
 from cronlease.cli.table import one_line
-from cronlease.db.migration.packages import OURS, installed, of_actions
+from cronlease.db.migration.packages import OURS, MigrationError, installed, of_actions
+from cronlease.errors import DatabaseTrouble
 from cronlease.job import Job
 from cronlease.observe.redact import redact
 
@@ -119,6 +120,29 @@ def declared_packages(source: Source, *, announce: bool = False) -> Declared:
         if source.chosen_by != "folder":
             raise
         return Declared((OURS,), error.message)
+
+
+def refuse_to_make_its_tables(source: Source, names: Iterable[str], url: str) -> None:
+    """Raises UsageError where nobody named the shipped job and the database is one of other functions: a run would
+    make the job's tables there. `names` are the functions of the source."""
+    if source.is_meant:
+        return
+    # Only here: a deployed function names its source, and starts faster without these.
+    from cronlease.db.conninfo import connect_sync
+    from cronlease.db.migration.schema_files import has_ledger, packages_in
+
+    names = list(names)
+    try:
+        with closing(connect_sync(url)) as conn:
+            has_tables = not has_ledger(conn) or set(of_actions(names)) <= packages_in(conn)
+    except (DatabaseTrouble, MigrationError):
+        # The verb itself reports that.
+        return
+    if not has_tables:
+        raise UsageError(
+            f"there is no ./main.py here, and this database has no tables of {', '.join(names)}, the shipped job:"
+            f" pass --source FILE for your own function, --source {source.path} to run the shipped one anyway"
+        )
 
 
 def _announce(which: str) -> None:

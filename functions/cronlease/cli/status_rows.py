@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from cronlease.cli.questions import questions_of
 from cronlease.db.conninfo import SyncConnection
+from cronlease.db.questions import Questions
 from cronlease.explain.format import short, sparkline, took, without_status
 from cronlease.explain.rows import Schedule, to_schedule
 
@@ -12,7 +12,7 @@ HEADING = ("name", "state", "holder", "lease left", "next run", "durations", "la
 # Dropped first on a narrow terminal.
 SPARE = ("holder", "durations", "lease left")
 _RECENT = 12
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 _ORDER = {"dispatching": 0, "stale": 0, "late": 1, "pending": 1, "breaker_open": 1, "paused": 2, "completed": 3}
 
 
@@ -32,10 +32,7 @@ class Overview(NamedTuple):
 
 def read_overview(conn: SyncConnection, limit: int) -> Overview:
     document = _ask(conn, "read_overview", limit=limit)
-    schedules = []
-    for row in document["schedules"]:
-        fields = {name: value for name, value in row.items() if name != "seconds"}
-        schedules.append((to_schedule(fields), [float(each) for each in row["seconds"][-_RECENT:]]))
+    schedules = [(to_schedule(row), list(map(float, row["seconds"][-_RECENT:]))) for row in document["schedules"]]
     return Overview(datetime.fromisoformat(document["now"]), schedules, document, len(schedules) == limit)
 
 

@@ -4,21 +4,21 @@ end whether the promises were kept."""
 import json
 import queue
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+import click
+
 from cronlease.emulator import chaos
-from cronlease.emulator.clock import Clock
 from cronlease.emulator.environment import Environment, started
 from cronlease.emulator.faults import NO_FAULTS, Dice
 from cronlease.emulator.function import EmulatorError, FunctionEnded
-from cronlease.emulator.scheduler import Hit, Scheduler, Sender
+from cronlease.emulator.scheduler import Clock, Hit, Scheduler, Sender
 from cronlease.emulator.show import Screen
 from cronlease.emulator.start import Options, Warn, in_thread, ready
 from cronlease.emulator.stopping import Stopping, stop_signals
 from cronlease.emulator.verdict import Before, Ledger, judge, stale
-from cronlease.emulator.verdict_file import VerdictFile
+from cronlease.emulator.verdict_file import kept_up_to_date
 from cronlease.process.emulated import EMULATED
 
 _FIRST_SCREEN_SECONDS = 30.0
@@ -41,9 +41,7 @@ def emulate(options: Options, screen: Screen, warn: Warn) -> int:
         return _Emulation(options, environment, stopping, screen, warn).run()
 
 
-def emulate_once(
-    options: Options, echo: Callable[[str], None], waiting: AbstractContextManager[object], warn: Warn
-) -> int:
+def emulate_once(options: Options, waiting: AbstractContextManager[object], warn: Warn) -> int:
     """Sends one hit, for scripts: prints its answer and returns the exit status, 0 for a run or a skip that is ok.
     Waits for the answer within `waiting`, which may start threads: nothing forks after that."""
     with stop_signals(warn) as stopping, started(options.target, options.port, stopping, warn) as environment:
@@ -58,7 +56,7 @@ def emulate_once(
         if hit.error is not None:
             environment.function.check()
             raise EmulatorError(f"the function did not answer: {hit.error}; {environment.log.keep()}")
-        echo(json.dumps(hit.body, ensure_ascii=False))
+        click.echo(json.dumps(hit.body, ensure_ascii=False))
         if hit.status is not None and hit.status >= 500:
             warn(environment.log.keep())
         return 0 if hit.succeeded and hit.body.get("ok", True) else 1
@@ -103,13 +101,11 @@ class _Emulation:
     def run(self) -> int:
         conninfo = self._environment.conninfo
         before = Before.read(conninfo, self._options.scope)
-        verdict_file = VerdictFile(
+        with kept_up_to_date(
             self._environment.verdict_file,
             lambda: judge(conninfo, before, self._ledger.copied(), self._dice.done.copy(), []),
-        )
-        verdict_file.start()
-        ended = self._hit_until_the_end()
-        verdict_file.stop()
+        ):
+            ended = self._hit_until_the_end()
         self._stopping.begin()
         stuck = self._settle(before) if self._faults != NO_FAULTS and ended is None else []
         self._environment.function.stop()

@@ -15,9 +15,8 @@ from cronlease.db.migration.packages import of_actions
 from cronlease.embedded.server import EmbeddedPostgres, default_data_dir
 from cronlease.emulator import external_database
 from cronlease.emulator.extensions import Extension
-from cronlease.emulator.function import EmulatorError, FunctionProcess, claimed_port
+from cronlease.emulator.function import EmulatorError, FunctionProcess, Log, claimed_port, log_file
 from cronlease.emulator.issuer import Issuer
-from cronlease.emulator.log import Log, log_file
 from cronlease.emulator.setup import SetupError, run_file
 from cronlease.emulator.stopping import Stopping
 from cronlease.process.emulated import EMULATED, VERDICT, Times

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import signal
 import socket
 import sys
@@ -13,10 +14,12 @@ from typing import Self
 
 from cronlease.embedded import child
 from cronlease.embedded.filelock import FileLock
-from cronlease.emulator.log import Log
 from cronlease.emulator.stopping import Stopping
 
 _HOST = "127.0.0.1"
+# The server's own lines only say that a worker failed; the function's last line says why.
+_SERVER_LINE = re.compile(r"\[[^]]*\] \[\d+\] \[\w+\] ")
+_LONGEST_LINE = 300
 # Longer than a run against the sample feeds, shorter than a person's patience.
 _DRAIN_SECONDS = 10.0
 
@@ -32,6 +35,38 @@ class FunctionEnded(EmulatorError):
         super().__init__(f"{sentence}; {log_is_kept}")
         self.sentence = sentence
         self.log_is_kept = log_is_kept
+
+
+class Log:
+    """The function's output: a file that is deleted when the emulator ends, unless it helps to explain a failure."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_kept = False
+
+    def keep(self) -> str:
+        """Returns the sentence that says where the log is."""
+        self.is_kept = True
+        return f"its log is kept: {self.path}"
+
+    def last_line(self) -> str:
+        """The function's own last line, fit for a sentence."""
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        own = [line for line in lines if not _SERVER_LINE.match(line)]
+        return (own or lines or ["it printed nothing"])[-1][:_LONGEST_LINE]
+
+
+@contextmanager
+def log_file() -> Iterator[Log]:
+    descriptor, name = tempfile.mkstemp(prefix="cronlease-", suffix=".log")
+    os.close(descriptor)
+    log = Log(Path(name))
+    try:
+        yield log
+    finally:
+        if not log.is_kept:
+            log.path.unlink(missing_ok=True)
 
 
 class FunctionProcess:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cronlease.cadence import duration, written
 from cronlease.process.emulated import CAPPED, EMULATED, faster, faster_cadence, faster_lease
 from cronlease.settings import Settings
-from cronlease.slots import Coming, Cron, Steady
+from cronlease.slots import Beat, Coming, Cron
 
 # The limits of Cloud Scheduler, in seconds.
 SHORTEST_DEADLINE, LONGEST_DEADLINE = 15.0, 1800.0
@@ -58,7 +58,7 @@ class TimedJob:
     retry: Retry = NO_RETRY
 
     def slots(self, now: datetime) -> Coming:
-        return Steady(now, self.when) if isinstance(self.when, timedelta) else self.when
+        return Beat(now, self.when) if isinstance(self.when, timedelta) else self.when
 
 
 class Plan(NamedTuple):

@@ -15,7 +15,6 @@ from typing import Any
 
 import httpx2
 
-from cronlease.emulator.clock import Clock
 from cronlease.emulator.faults import NO_FAULTS, Dice, Faults
 from cronlease.emulator.jobs import TimedJob
 from cronlease.slots import Coming
@@ -54,6 +53,26 @@ def headers(slot: datetime, job: str) -> dict[str, str]:
         "X-CloudScheduler-ScheduleTime": slot.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "Content-Type": "application/octet-stream",
     }
+
+
+class Clock:
+    """The scheduler's time: starts now, or at `first`, and runs `speed` times as fast as real time."""
+
+    def __init__(self, speed: float = 1.0, first: datetime | None = None) -> None:
+        self._speed = speed
+        self._first = first or datetime.now(UTC)
+        self._began = time.monotonic()
+
+    def now(self) -> datetime:
+        return self._first + timedelta(seconds=(time.monotonic() - self._began) * self._speed)
+
+    def real(self, seconds: float) -> float:
+        """How many real seconds this many seconds of the clock take."""
+        return seconds / self._speed
+
+    def until(self, moment: datetime) -> float:
+        """Real seconds until then; 0 when it is past."""
+        return max(0.0, self.real((moment - self.now()).total_seconds()))
 
 
 class Sender:

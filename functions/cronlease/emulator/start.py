@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from cronlease.db.migration.migrate import MigrationError
+from cronlease.db.migration.packages import MigrationError
 from cronlease.embedded.install import EmbeddedPostgresError
 from cronlease.emulator.environment import Environment, Target
 from cronlease.emulator.faults import NO_FAULTS, Faults

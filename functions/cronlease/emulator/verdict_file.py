@@ -2,8 +2,8 @@
 
 import json
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cronlease.emulator.function import EmulatorError
@@ -12,28 +12,25 @@ from cronlease.emulator.verdict import Verdict
 _PAUSE_SECONDS = 5.0
 
 
-class VerdictFile:
-    """Calls `judge` on its own thread, so that no hit waits while the database restarts."""
+@contextmanager
+def kept_up_to_date(path: Path, judge: Callable[[], Verdict]) -> Iterator[None]:
+    """Until the block ends. Calls `judge` on its own thread, so that no hit waits while the database restarts."""
+    ended = threading.Event()
 
-    def __init__(self, path: Path, judge: Callable[[], Verdict]) -> None:
-        self._path = path
-        self._judge = judge
-        self._stopped = threading.Event()
-
-    def start(self) -> None:
-        threading.Thread(target=self._write_until_stopped, name="verdict file", daemon=True).start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _write_until_stopped(self) -> None:
-        while not self._stopped.wait(_PAUSE_SECONDS):
+    def write_until_ended() -> None:
+        while not ended.wait(_PAUSE_SECONDS):
             # While the database is away the last verdict stays.
             with suppress(EmulatorError, OSError):
-                write(self._path, self._judge())
+                _write(path, judge())
+
+    threading.Thread(target=write_until_ended, name="verdict file", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
-def write(path: Path, verdict: Verdict) -> None:
+def _write(path: Path, verdict: Verdict) -> None:
     """Replaces the file atomically."""
     lines = verdict.lines()[1:]
     new = path.with_suffix(".new")

@@ -1,14 +1,12 @@
 """Rows of refresh_status and refresh_runs as values, for the command line and the page."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from cronlease.explain.backends import Backend
-
-_TIMES = {"next_run_at", "last_run_at", "locked_until", "completed_at", "paused_at", "started_at", "finished_at"}
-_TIMES |= {"slot_at", "last_slot_at", "last_success_slot_at", "planned_at", "late_at", "breaker_until", "incident_at"}
-_TIMES |= {"slot", "done_at"}
+from cronlease.db.functions import read_refresh_schedule
+from cronlease.db.queries import Query
+from cronlease.explain.backends import Backend, statement, to_backends
 
 
 class Schedule(NamedTuple):
@@ -78,24 +76,45 @@ class Details(NamedTuple):
     backends: list[Backend]
 
 
-def to_details(document: dict[str, Any], backends: list[Backend]) -> Details:
-    """From the answer of read_refresh_schedule, for a schedule that exists."""
-    past = [PastRun(**{field: value_of(field, run[field]) for field in PastRun._fields}) for run in document["runs"]]
+def read_details(name: str, runs: int, *, args: bool = True, backends: bool = True) -> Query[Details | None]:
+    """All of it in one query; None if there is no such schedule. The caller's role sees some of the backends, or all;
+    one that may not ask for them leaves them out."""
+    query = read_refresh_schedule(name, runs, args=args)
+    if not backends:
+        return query._replace(read=lambda row: _details(row[0], []))  # type: ignore[arg-type, return-value]
+    text = f"select answer.*, ({statement()}) from ({query.text}) answer"  # noqa: S608 (both are our own)
+    return Query(text, {**query.params, "name": name}, lambda row: _details(row[0], row[1]))
+
+
+def _details(document: dict[str, Any], backends: list[dict[str, Any]]) -> Details | None:
+    if not document["schedule"]:
+        return None
+    past = [PastRun(**_only(PastRun._fields, run)) for run in document["runs"]]
     now, schedule = datetime.fromisoformat(document["now"]), to_schedule(document["schedule"])
-    return Details(now, schedule, past, document, backends)
+    return Details(now, schedule, past, document, to_backends(backends))
 
 
 def to_schedule(row: Mapping[str, Any]) -> Schedule:
+    return Schedule(**_only(Schedule._fields, row))
+
+
+def _only(fields: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
     """Ignores columns that only a newer schema has."""
-    return Schedule(**{name: value_of(name, row[name]) for name in Schedule._fields if name in row})
+    return {name: value for name, value in with_times(row).items() if name in fields}
 
 
-def value_of(name: str, value: Any) -> Any:
-    """A column's JSON as Python's value: times become datetimes."""
-    if name not in _TIMES or value is None:
-        return value
+def with_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with its times as datetimes. A column's name says whether it is one."""
+    return {name: _moment(value) if _is_time(name, value) else value for name, value in row.items()}
+
+
+def _is_time(name: str, value: Any) -> bool:
+    return isinstance(value, str) and (name == "slot" or name.endswith(("_at", "_until")))
+
+
+def _moment(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat(text)
     except ValueError:
         # Infinity, or a year beyond what Python can hold.
         return None

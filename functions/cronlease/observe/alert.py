@@ -3,11 +3,9 @@
 The address is a secret: only its host is ever named, and the database knows only its hash.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from shlex import quote
 from typing import Any, NamedTuple
@@ -93,21 +91,16 @@ def host_of(url: str) -> str:
 
 async def post(url: str, text: str) -> str | None:
     """Sends the text. Returns None if it was accepted, else what went wrong, without any part of the address."""
-    loop, answered = asyncio.get_running_loop(), asyncio.Event()
     trouble: list[str | None] = []
     body, headers = json.dumps({"text": text}).encode(), {"Content-Type": "application/json"}
 
     def send() -> None:
         # A redirect would turn the POST into a GET without its text.
         trouble.append(webhook.trouble_with(url, body, headers, _ANSWER_SECONDS, redirects=False))
-        # After the loop is closed, nobody waits any more.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(answered.set)
 
     try:
-        webhook.start(send, "alert")
         # The timeout of the request is per step: a server that sends byte by byte could take forever.
-        await asyncio.wait_for(answered.wait(), _ANSWER_SECONDS)
+        await webhook.wait_for(send, "alert", _ANSWER_SECONDS)
     except RuntimeError as error:
         return str(error)
     except TimeoutError:

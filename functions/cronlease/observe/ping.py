@@ -4,11 +4,9 @@ Nothing here changes a run or holds it up: each check-in is sent by a thread of 
 and a run waits a few seconds at most for its last one. The address is a secret: only its host is ever named.
 """
 
-import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import UUID
 
@@ -35,55 +33,39 @@ class CheckIns:
         self._request_id = request_id
         self._headers = headers
         self._given_up = False
-        self._start = self._send("start", "/start")
+        self._thread = f"check-in {request_id}"
+        self._start: threading.Thread | None = None
+        try:
+            self._start = webhook.start(lambda: self._send("start", "/start"), self._thread)
+        except RuntimeError as error:
+            # No thread could be started, which must not end the run.
+            self._warn("start", str(error))
 
     async def end(self, outcome: Outcome) -> None:
         """Sends how the run ended, and waits a little: the platform may take the CPU away afterwards."""
         if outcome.failed in _NOT_THE_END:
             return
-        loop, sent = asyncio.get_running_loop(), asyncio.Event()
 
-        def mark_sent() -> None:
-            # After the loop is closed, nobody waits any more.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(sent.set)
+        def send() -> None:
+            if self._start is not None:
+                self._start.join(_START_FIRST_SECONDS)
+            suffix = "" if outcome.failed is None else "/fail"
+            self._send("end", suffix, " ".join((outcome.error or "").split()))
 
-        suffix = "" if outcome.failed is None else "/fail"
-        self._send("end", suffix, " ".join((outcome.error or "").split()), after=self._start, then=mark_sent)
         try:
-            await asyncio.wait_for(sent.wait(), _AWAITED_SECONDS)
+            await webhook.wait_for(send, self._thread, _AWAITED_SECONDS)
+        except RuntimeError as error:
+            self._warn("end", str(error))
         except TimeoutError:
             self._warn("end", "it did not answer in time")
             self._given_up = True
 
-    def _send(
-        self,
-        what: str,
-        suffix: str,
-        body: str = "",
-        after: threading.Thread | None = None,
-        then: Callable[[], None] = lambda: None,
-    ) -> threading.Thread | None:
-        def send() -> None:
-            if after is not None and after.is_alive():
-                after.join(_START_FIRST_SECONDS)
-            if (trouble := self._trouble_with(suffix, body)) is not None and not self._given_up:
-                self._warn(what, trouble)
-            then()
-
-        try:
-            return webhook.start(send, f"check-in {self._request_id}")
-        except RuntimeError as error:
-            # No thread could be started, which must not end the run.
-            self._warn(what, str(error))
-            then()
-        return None
-
-    def _trouble_with(self, suffix: str, body: str) -> str | None:
-        """Sends one. Returns what went wrong, without any part of the address."""
+    def _send(self, what: str, suffix: str, body: str = "") -> None:
         # The headers mark it as ours: if the address is our own by mistake, it starts no run.
         headers = {"Content-Type": "text/plain; charset=utf-8", **self._headers}
-        return webhook.trouble_with(self._address(suffix), body.encode() or None, headers, _STEP_SECONDS)
+        trouble = webhook.trouble_with(self._address(suffix), body.encode() or None, headers, _STEP_SECONDS)
+        if trouble is not None and not self._given_up:
+            self._warn(what, trouble)
 
     def _address(self, suffix: str) -> str:
         parts = self._parts

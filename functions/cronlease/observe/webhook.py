@@ -3,9 +3,11 @@
 A server that hangs holds up nobody: the thread is a daemon, and whoever waits for it decides how long.
 """
 
+import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 
@@ -42,3 +44,17 @@ def start(work: Callable[[], None], name: str) -> threading.Thread:
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=name, daemon=True)
     thread.start()
     return thread
+
+
+async def wait_for(work: Callable[[], None], name: str, seconds: float) -> None:
+    """Works in such a thread, and waits for its end. Raises TimeoutError after that time; the thread goes on."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def work_and_tell() -> None:
+        work()
+        # After the loop is closed, nobody waits any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(done.set)
+
+    start(work_and_tell, name)
+    await asyncio.wait_for(done.wait(), seconds)

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from cronlease.explain.format import without_status
 from cronlease.explain.plan import NEXT_SLOT, cadence_of, next_slots
-from cronlease.explain.rows import Details, Schedule, value_of
+from cronlease.explain.rows import Details, Schedule, with_times
 from cronlease.explain.sentences import sentences
+from cronlease.outcome import Counts
 from cronlease.page.chart import Chart, chart
 
 # How a sentence about the next run begins.
 _NEXT = "It is due", "It is not due", "It will not", "It cannot", "It is stopped", "It runs at each", "No function"
-_COUNTS = ("fetched", "inserted", "updated", "unchanged", "closed")
 # What a form did: the word in the address it leads to, and its sentence.
 SAID = {
     "ran": "It ran: the newest run below says how.",
@@ -35,25 +35,6 @@ SAID = {
 }
 
 
-class Past(NamedTuple):
-    started_at: datetime
-    status: str
-    seconds: float | None
-    trigger: str
-    counts: str
-    slot: datetime | None
-    attempt: int | None
-    request_id: str
-    error: str
-
-
-class Operation(NamedTuple):
-    done_at: datetime
-    actor: str
-    operation: str
-    reason: str
-
-
 class Coming(NamedTuple):
     """The next slots if the cadence has any, else the one planned time; and the cadence in words."""
 
@@ -69,9 +50,11 @@ class Shown(NamedTuple):
     sentences: list[str]
     coming: Coming
     args: str | None
-    runs: list[Past]
+    # Rows of refresh_runs, with `seconds` and `counts`.
+    runs: list[dict[str, Any]]
     chart: Chart | None
-    operations: list[Operation]
+    # Rows of refresh_operations.
+    operations: list[dict[str, Any]]
     may_operate: bool
     can_run: bool
 
@@ -89,8 +72,8 @@ def of(details: Details, *, may_operate: bool, can_run: bool) -> Shown:
         coming(details.schedule, details.now),
         json.dumps(args, indent=2, ensure_ascii=False) if args else None,
         runs,
-        chart([(run.status, run.seconds) for run in reversed(runs)]),
-        [_operation(each) for each in details.as_json["operations"]],
+        chart([(run["status"], run["seconds"]) for run in reversed(runs)]),
+        [with_times(each) for each in details.as_json["operations"]],
         may_operate,
         can_run,
     )
@@ -102,24 +85,14 @@ def _lead(details: Details, explained: list[str]) -> str:
     return next((sentence for sentence in explained if sentence.startswith(starts)), explained[-1])
 
 
-def _past(run: dict[str, Any]) -> Past:
-    started, finished = (value_of(name, run[name]) for name in ("started_at", "finished_at"))
-    counts = [f"{name} {run[name]}" for name in _COUNTS if run[name] is not None]
-    return Past(
-        started,
-        run["status"],
-        (finished - started).total_seconds() if finished else None,
-        run["trigger"],
-        ", ".join(counts),
-        value_of("slot", run.get("slot")),
-        run.get("attempt"),
-        run["request_id"],
-        without_status(run["status"], run["error"]),
-    )
-
-
-def _operation(row: dict[str, Any]) -> Operation:
-    return Operation(value_of("done_at", row["done_at"]), row["actor"], row["operation"], row["reason"] or "")
+def _past(row: dict[str, Any]) -> dict[str, Any]:
+    run = {"slot": None, "attempt": None, **with_times(row)}
+    return {
+        **run,
+        "seconds": (run["finished_at"] - run["started_at"]).total_seconds() if run["finished_at"] else None,
+        "counts": ", ".join(f"{name} {run[name]}" for name in Counts._fields if run[name] is not None),
+        "error": without_status(run["status"], run["error"]),
+    }
 
 
 def coming(row: Schedule, now: datetime) -> Coming:

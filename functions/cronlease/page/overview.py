@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from cronlease.explain.format import without_status
-from cronlease.explain.rows import value_of
-from cronlease.page.chart import Bars, bars
+from cronlease.explain.rows import with_times
+from cronlease.page.chart import bars
 
 # In the order in which they are shown: first whatever needs a person.
 HEALTHS = ("breaker_open", "failing", "stale", "late", "running", "ok", "paused", "completed")
@@ -36,26 +36,13 @@ class Asked(NamedTuple):
         return cls(search, health if health in HEALTHS else None, max(1, min(number, _LAST_PAGE)))
 
 
-class Row(NamedTuple):
-    name: str
-    action: str
-    health: str
-    next_run_at: datetime | None
-    last_status: str | None
-    last_run_at: datetime | None
-    last_error: str
-    failures: int
-    bars: Bars
-    # Why it is paused, if somebody gave a reason.
-    note: str
-
-
 class Overview(NamedTuple):
     now: datetime
     asked: Asked
     # How many schedules have each health, as text; `all` counts every one.
     counts: dict[str, str]
-    rows: list[Row]
+    # As they are answered, with `bars`, and with why each is paused as its `note`, if somebody gave a reason.
+    rows: list[dict[str, Any]]
     has_more: bool
     # Whether the search covered every name.
     is_complete: bool
@@ -91,18 +78,10 @@ def _count(count: int) -> str:
     return f"{count}+" if count >= _MOST_COUNTED else str(count)
 
 
-def _row(row: Mapping[str, Any]) -> Row:
-    note = row["paused_reason"] or "" if row["paused_at"] else ""
-    waits = row["health"] not in ("paused", "completed")
-    return Row(
-        row["function_name"],
-        row["action"],
-        row["health"],
-        value_of("next_run_at", row["next_run_at"]) if waits else None,
-        row["last_status"],
-        value_of("last_run_at", row["last_run_at"]),
-        without_status(row["last_status"], row["last_error"]),
-        row["failures"],
-        bars([(status, seconds) for status, seconds in row["runs"]]),
-        note,
-    )
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **with_times(row),
+        "last_error": without_status(row["last_status"], row["last_error"]),
+        "bars": bars([(status, seconds) for status, seconds in row["runs"]]),
+        "note": row["paused_at"] and row["paused_reason"],
+    }

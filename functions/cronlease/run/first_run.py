@@ -41,8 +41,8 @@ def ensure_row(job: Job) -> Query[str]:
 
 async def _create_schema(database: Database, actions: Collection[str], *, only_what_is_brought: bool = False) -> None:
     """Creates what these actions need. A schedule that has no row yet may lack its tables, too."""
-    from cronlease.db.migration.migrate import MigrationError, create_for, create_if_absent
-    from cronlease.db.migration.packages import of_actions
+    from cronlease.db.migration.migrate import create_for, create_if_absent
+    from cronlease.db.migration.packages import MigrationError, of_actions
 
     def note(text: str) -> None:
         log(logging.WARNING, f"The schema was applied: {text}", action="schema_applied")

@@ -92,7 +92,7 @@ class Status:
 
     async def details(self, name: str, runs: int, *, args: bool) -> "Details":
         """Raises Refused, also if there is no such schedule."""
-        from cronlease.explain.read import read_details
+        from cronlease.explain.rows import read_details
 
         async def asked() -> "Details | None":
             try:

@@ -56,13 +56,8 @@ class Validators(NamedTuple):
 _NONE = Validators()
 
 
-class _RetryableError(Exception):
-    """This attempt failed, the next may succeed. The text is fit for a FeedError; `wait` is in seconds."""
-
-    def __init__(self, text: str, wait: float = 0, *, is_silent: bool = False) -> None:
-        super().__init__(text)
-        self.wait = wait
-        self.is_silent = is_silent
+class _RetryableError(FeedError):
+    """This attempt failed, the next may succeed."""
 
 
 class Page:
@@ -173,7 +168,8 @@ class _Request:
             try:
                 return await self._attempt(url)
             except _RetryableError as error:
-                wait, rests = min(error.wait, _LONGEST_WAIT), rests + bool(error.wait)
+                wait = min(error.wait or 0, _LONGEST_WAIT)
+                rests += bool(wait)
                 self._host.rest(wait)
                 if wait > LONGEST_REST:
                     raise FeedError(
@@ -234,7 +230,7 @@ class _Request:
     async def _page(self, response: httpx2.Response) -> Page:
         status = response.status_code
         if status in (408, 429) or status >= 500:
-            raise _RetryableError(f"answered {status}", _retry_after(response.headers.get("retry-after", "")))
+            raise _RetryableError(f"answered {status}", wait=_retry_after(response.headers.get("retry-after", "")))
         if status == 304 and any(self._validators):
             fresh = Validators.of(response.headers)
             return Page(response, fresh if any(fresh) else self._validators)

@@ -15,7 +15,8 @@ from cronlease.cli.roles import script as roles_script
 from cronlease.cli.source import Declared, Source, declared_packages
 from cronlease.cli.toolbox import Toolbox
 from cronlease.db.conninfo import connect_sync
-from cronlease.db.migration.migrate import MigrationError, migrate, rehearse, state
+from cronlease.db.migration.migrate import migrate, rehearse, state
+from cronlease.db.migration.packages import MigrationError
 from cronlease.db.migration.schema_files import Packages, wanted
 from cronlease.db.schema import in_schema
 from cronlease.emulator.setup import SetupError, read, run_text

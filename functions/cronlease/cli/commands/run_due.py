@@ -1,23 +1,27 @@
 """`cronlease run-due`: runs what is due, for a crontab or a timer."""
 
-from collections.abc import Mapping
-from contextlib import closing
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 
 import click
 
 from cronlease.cadence import Cadence
 from cronlease.cli import options, output
 from cronlease.cli.commands.run import watched
-from cronlease.cli.process_lock import process_lock
-from cronlease.cli.shipped import refuse_to_make_its_tables
-from cronlease.cli.source import Source, load_jobs
+from cronlease.cli.source import Source, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.status_rows import read_overview
 from cronlease.cli.toolbox import Toolbox
-from cronlease.db.conninfo import connect_sync
+from cronlease.db.conninfo import connect_sync, place_of
+from cronlease.embedded.cluster import default_data_dir
+from cronlease.embedded.filelock import FileLock
 from cronlease.errors import DatabaseTrouble
 from cronlease.explain.format import counted
 from cronlease.explain.rows import Schedule
 from cronlease.job import Job
+from cronlease.observe.logs import log
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import loop, spawn_guard
 from cronlease.settings import Settings
@@ -31,9 +35,7 @@ _MOST_READ = 1000
 
 @click.command("run-due")
 @options.source
-@click.option(
-    "--concurrency", type=click.IntRange(1, 200), default=1, show_default=True, help="Rows run in parallel."
-)
+@options.concurrency
 @options.as_json
 @click.pass_obj
 def run_due_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:
@@ -58,6 +60,32 @@ def run_due_command(toolbox: Toolbox, source: Source, concurrency: int, as_json:
         _print(report, [] if report.reason else _unreadable(url), as_json)
     if report.failed or report.reason is SkipReason.SCHEDULE_READ_ERROR:
         raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def process_lock(settings: Settings) -> Iterator[bool]:
+    """One run-due at a time on one machine. Only a courtesy: what keeps two runs apart is the lease in the database.
+    False while another process holds the lock for the same database and schema. True as well where the lock file
+    cannot be written."""
+    place = place_of(settings.database_url or "") if settings.has_database else "embedded"
+    if settings.schema != "public":
+        place = f"{place} {settings.schema}"
+    short = hashlib.sha256(place.encode()).hexdigest()[:12]
+    directory = default_data_dir()
+    lock, is_free = None, True
+    try:
+        # As root, PostgreSQL runs as another account, which must be able to enter the directory.
+        is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+        directory.mkdir(mode=0o755 if is_root else 0o700, parents=True, exist_ok=True)
+        lock = FileLock.take(directory / f"run-due-{short}.lock")
+        is_free = lock is not None
+    except OSError as error:
+        log(logging.WARNING, f"Going on without the lock file in {directory}: {error}", action="no_lock_file")
+    try:
+        yield is_free
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def _print(report: Report, unreadable: list[str], as_json: bool) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from cronlease.cli import options, output, rows
-from cronlease.cli.questions import questions_of
 from cronlease.cli.toolbox import Toolbox
+from cronlease.db.questions import Questions
 from cronlease.explain.format import at, took, without_status
 from cronlease.outcome import Status
 
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 _STATUSES = ("running", *(status.value for status in Status))
 _HEADING = ("started", "name", "status", "trigger", "took", "did", "error")
 # Without `unchanged`, which says least.

@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from cronlease.cli import options
-from cronlease.cli.source import Source, chosen_job, load_jobs
+from cronlease.cli.source import Source, chosen_job, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.toolbox import Toolbox
 from cronlease.observe import logs
 from cronlease.process.shutdown import process
@@ -46,10 +46,7 @@ def serve_command(toolbox: Toolbox, source: Source, target: str | None, host: st
     logs.configure(settings.log_level)
     jobs = load_jobs(source)
     main = chosen_job(jobs, source, target).name if target is not None else None
-    if settings.has_database and not source.is_meant:
-        # Imported only here: a deployed function names its source, and starts faster without this.
-        from cronlease.cli.shipped import refuse_to_make_its_tables
-
+    if settings.has_database:
         refuse_to_make_its_tables(source, jobs, settings.database_url or "")
     place = listen(host or ("0.0.0.0" if settings.on_platform else "127.0.0.1"), port)  # noqa: S104 (a container's)
     try:

@@ -9,8 +9,7 @@ import click
 from cronlease.cli import options, output
 from cronlease.cli.commands.run import run_here
 from cronlease.cli.progress import bar
-from cronlease.cli.shipped import refuse_to_make_its_tables
-from cronlease.cli.source import Source, chosen_job, load_jobs
+from cronlease.cli.source import Source, chosen_job, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.toolbox import Toolbox
 from cronlease.job import Hit
 from cronlease.process import spawn_guard

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import click
 
 from cronlease.cli import options, output
-from cronlease.cli.shipped import refuse_to_make_its_tables
-from cronlease.cli.source import Source, load_jobs
+from cronlease.cli.source import Source, load_jobs, refuse_to_make_its_tables
 from cronlease.cli.toolbox import Toolbox
 from cronlease.db.connection import POOL_SIZE, Database
 from cronlease.db.conninfo import conninfo_of
@@ -27,9 +26,7 @@ _MOST_CONNECTIONS = 32
 
 @click.command("worker")
 @options.source
-@click.option(
-    "--concurrency", type=click.IntRange(1, 200), default=1, show_default=True, help="Rows run in parallel."
-)
+@options.concurrency
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON per run on standard output.")
 @click.pass_obj
 def worker_command(toolbox: Toolbox, source: Source, concurrency: int, as_json: bool) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from cronlease.cli.doctor.finding import Finding, info, ok, warning
-from cronlease.cli.questions import questions_of
 from cronlease.db.alerts import name_of
 from cronlease.db.conninfo import SyncConnection
+from cronlease.db.questions import Questions
 from cronlease.errors import NotPermitted
 from cronlease.explain.format import counted
 from cronlease.observe.alert import host_of
 
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 _FIX = "the log of the function says why (action alert_failed); alerts that stay undelivered for a day are dropped"
 _ELSEWHERE = (
     "give the doctor the CRONLEASE_ALERT_URL of the deployment; if that has changed, they are dropped in a day"

@@ -1,13 +1,12 @@
 """What the doctor finds in the database, from the server itself to the rows of the schedules. Writes nothing."""
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from cronlease.cli.doctor import alerts
 from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
 from cronlease.cli.drift import BY_HAND, MIGRATE, drift
-from cronlease.cli.questions import questions_of
 from cronlease.cli.roles import READER, RUNNER, lacks
 from cronlease.db.conninfo import SyncConnection
 from cronlease.db.migration.bearers import bearers, refusals
@@ -21,13 +20,14 @@ from cronlease.db.migration.schema_files import (
     tables_of,
     wanted,
 )
+from cronlease.db.questions import Questions
 from cronlease.db.schema import in_schema
 from cronlease.errors import DatabaseTrouble, NotPermitted, SchemaMissing
 from cronlease.explain.backends import blocking_backends, description, how_to_end
 from cronlease.explain.format import counted
 from cronlease.settings import Settings
 
-_ask = questions_of(__file__)
+_ask = Questions(__file__)
 _OLDEST = 140000
 _SKEW_SECONDS = 2.0
 _A_CLAIM = "execute on acquire_refresh_lock"
@@ -54,18 +54,17 @@ def check(
     except DatabaseTrouble as trouble:
         yield broken("schema", str(trouble), MIGRATE)
     if there != "absent":
-        yield from _tried("grants", lambda: _grants(conn, server["role"]))
-        yield from _tried("strangers", lambda: _strangers(conn, declared))
+        yield from _tried("grants", _grants(conn, server["role"]))
+        yield from _tried("strangers", _strangers(conn, declared))
     if there == "complete":
-        yield from _tried("leases", lambda: _leases(conn))
-        yield from _tried("backends", lambda: _backends(conn))
-        yield from _tried(
-            "cadences", lambda: _unreadable(conn, "cadences", "every", "holds no cadence", "--every 10m..15m")
-        )
-        yield from _tried("args", lambda: _unreadable(conn, "args", "args", "cannot be read", "--args"))
-        yield from _tried("alerts", lambda: alerts.check(conn, settings.alert_url))
+        yield from _tried("leases", _leases(conn))
+        yield from _tried("backends", _backends(conn))
+        unplanned = _unreadable(conn, "cadences", "every", "holds no cadence", "--every 10m..15m")
+        yield from _tried("cadences", unplanned)
+        yield from _tried("args", _unreadable(conn, "args", "args", "cannot be read", "--args"))
+        yield from _tried("alerts", alerts.check(conn, settings.alert_url))
         if known is not None:
-            yield from _tried("actions", lambda: _actions(conn, known))
+            yield from _tried("actions", _actions(conn, known))
         else:
             yield info("actions", "not checked: --source main.py shows which schedules your functions cannot run")
 
@@ -78,10 +77,10 @@ def scheduled(conn: SyncConnection) -> set[str]:
         return set()
 
 
-def _tried(check: str, findings: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _tried(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     """Trouble in one check is a finding, and the other checks go on."""
     try:
-        yield from findings()
+        yield from findings
     except (SchemaMissing, MigrationError):
         # The check of the schema has reported that already.
         return

@@ -1,14 +1,12 @@
 """What whoever migrates should know about the database, although it is no error of the schema."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from cronlease.db.ask import ask_sync
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 from cronlease.db.schema import in_schema
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 # Not done by migrate itself: other applications of the database may count on the right.
 _OPEN = (
     "every role may create in the schema public, where a function of the same name could take our calls:"
@@ -26,8 +24,8 @@ _ELSEWHERE = (
 
 def advice(conn: Any) -> Iterator[str]:
     """Yields a sentence for each."""
-    facts = ask_sync(conn, Query(_SQL["notes"], {}, first))
-    for another in ask_sync(conn, Query(_SQL["elsewhere"], {}, first)):
+    facts = _ask(conn, "notes")
+    for another in _ask(conn, "elsewhere"):
         yield in_schema(_ELSEWHERE).format(schema=another)
     if facts["open"]:
         yield in_schema(_OPEN)

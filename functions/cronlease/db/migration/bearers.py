@@ -3,17 +3,15 @@ taken over, and which are somebody else's and are never touched. The rule itself
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from cronlease.db.ask import ask_sync
 from cronlease.db.migration.catalogue import Difference
 from cronlease.db.migration.packages import OURS, came_with, installed
 from cronlease.db.migration.schema_files import Packages, SchemaFile, functions_and_views, schema_files, tables_of
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 from cronlease.db.schema import schema
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 
 
 class Bearer(NamedTuple):
@@ -34,13 +32,15 @@ class Bearer(NamedTuple):
 def bearers(conn: Any, pending: Iterable[SchemaFile], packages: Packages = None) -> list[Bearer]:
     """All of them, before these migrations of the packages are applied."""
     files, unseen = functions_and_views(packages), {file.name for file in pending}
-    params = {
-        "functions": [file.name for file in files if not file.is_view],
-        "views": [file.name for file in files if file.is_view],
-        "to_come": list(_to_come(unseen, packages)),
-        "tables": tables_of(schema_files("migrations", packages)),
-    }
-    return [Bearer(**each) for each in ask_sync(conn, Query(_SQL["bearers"], params, first))]
+    found = _ask(
+        conn,
+        "bearers",
+        functions=[file.name for file in files if not file.is_view],
+        views=[file.name for file in files if file.is_view],
+        to_come=list(_to_come(unseen, packages)),
+        tables=tables_of(schema_files("migrations", packages)),
+    )
+    return [Bearer(**each) for each in found]
 
 
 def _to_come(unseen: Collection[str], packages: Packages) -> Iterator[str]:
@@ -80,8 +80,7 @@ def refusals(named: Iterable[Bearer]) -> Iterator[Difference]:
 
 def of_others(conn: Any, tables: list[str], replaced: Iterable[SchemaFile]) -> Iterator[Difference]:
     """Yields tables and functions that only their owner may change."""
-    params = {"tables": tables, "functions": [file.name for file in replaced]}
-    for each in ask_sync(conn, Query(_SQL["of_others"], params, first)):
+    for each in _ask(conn, "of_others", tables=tables, functions=[file.name for file in replaced]):
         kind, thing, owner = each["kind"], each["object"], each["owner"]
         fix = f"alter {kind} {_qualified(thing)} owner to {each['migrator']}"
         yield Difference(f"{kind} {thing} belongs to the role {owner}, which could migrate instead", fix=fix)

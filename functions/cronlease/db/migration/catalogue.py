@@ -6,15 +6,14 @@ takes no lock that anybody waits for, and needs no right but the one to make tem
 
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.ask import send_sync
 from cronlease.db.migration.packages import APART
 from cronlease.db.migration.schema_files import SchemaFile, tables_of
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 _UNLOGGED = re.compile(r"^create unlogged table public\.(\w+)", re.MULTILINE)
 _PLAIN_NAME = re.compile(r"^[a-z_][a-z0-9_]*$")
 
@@ -54,9 +53,11 @@ class Difference(NamedTuple):
         return f"{self.what}: {APART}, or {change}" if self.foreign else f"{self.what}: {change}"
 
 
-def present(conn: Any, tables: Iterable[str]) -> Catalogue:
-    """These tables as they are in our schema; what is not there is left out."""
-    return _read(conn, tables, scratch=False)
+def present(conn: Any, tables: Iterable[str], *, scratch: bool = False) -> Catalogue:
+    """These tables as they are in our schema or, with `scratch`, among the temporary things of this session; what is
+    not there is left out."""
+    parts = [Part(**part) for part in _ask(conn, "parts", names=sorted(tables), scratch=scratch)]
+    return {(part.table, part.kind, part.name): part for part in parts}
 
 
 def made_by_each(conn: Any, files: Iterable[SchemaFile]) -> dict[str, Catalogue]:
@@ -71,7 +72,7 @@ def made_by_each(conn: Any, files: Iterable[SchemaFile]) -> dict[str, Catalogue]
     try:
         for file in files:
             send_sync(conn, _for_scratch(file.text))
-            after = _read(conn, tables, scratch=True)
+            after = present(conn, tables, scratch=True)
             added[file.name] = {key: part for key, part in after.items() if before.get(key) != part}
             before = after
     finally:
@@ -99,9 +100,3 @@ def name_of(part: Part) -> str:
 
 def of_table(catalogue: Catalogue, table: str, kind: str) -> dict[str, Part]:
     return {part.name: part for part in catalogue.values() if part.table == table and part.kind == kind}
-
-
-def _read(conn: Any, tables: Iterable[str], *, scratch: bool) -> Catalogue:
-    params = {"names": sorted(tables), "scratch": scratch}
-    parts = [Part(**part) for part in ask_sync(conn, Query(_SQL["parts"], params, first))]
-    return {(part.table, part.kind, part.name): part for part in parts}

@@ -77,7 +77,8 @@ def _strangers(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Di
         touched = set(part.detail["columns"]) & (ours | {""})
         drop = _drop(part)
         if part.kind == "index" or part.detail["type"] in "pu":
-            if _is_unique(part) and touched and not _is_wider(part, wanted):
+            # A key is always unique, and only an index says so.
+            if part.detail.get("unique", True) and touched and not _is_wider(part, wanted):
                 what = f"{part.kind} {part.name} of {table} forbids what we write: {part.detail['text']}"
                 yield Difference(what, fix=drop, theirs=True)
         elif part.detail["type"] == "c" and "last_status" in touched:
@@ -97,10 +98,6 @@ def _strangers(present: Catalogue, wanted: Catalogue, table: str) -> Iterator[Di
             ]
             fix = f"alter table {schema()}.{table} {''.join(keys)}alter column {name_of(part)} drop not null"
             yield Difference(what, fix=fix, theirs=True)
-
-
-def _is_unique(part: Part) -> bool:
-    return bool(part.detail["unique"]) if part.kind == "index" else True
 
 
 def _is_wider(part: Part, wanted: Catalogue) -> bool:

@@ -6,10 +6,9 @@ One transaction under one lock, so any number of processes may do it at the same
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from itertools import count
-from pathlib import Path
 from typing import Any
 
-from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.ask import send_sync
 from cronlease.db.conninfo import advised, connect_sync
 from cronlease.db.migration import adopt
 from cronlease.db.migration.advice import advice
@@ -26,34 +25,22 @@ from cronlease.db.migration.schema_files import (
     files_named,
     functions_and_views,
     has_ledger,
-    label,
+    labels_of,
     made_by,
     newer_migrations,
     pending,
-    record,
+    record_of,
     schema_files,
     tables_of,
     wanted,
 )
 from cronlease.db.migration.table_locks import lock_tables
 from cronlease.db.migration.trial import reactions, silence, try_out, wake
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 from cronlease.db.schema import PUBLIC, lock_key, schema
 from cronlease.errors import Contended, DatabaseTrouble, NotPermitted
 
-__all__ = [
-    "MigrationError",
-    "SchemaFile",
-    "create_for",
-    "create_if_absent",
-    "functions_and_views",
-    "migrate",
-    "rehearse",
-    "schema_files",
-    "state",
-]
-
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 _NO_SCHEMA = "there is no schema public, where everything of ours is: `create schema public`, then migrate"
 
 # Called after each file: how many are done, and how many there are.
@@ -140,7 +127,7 @@ def _locked(url: str, work: Callable[[Any], list[str]], end: str = "commit") -> 
     try:
         with closing(connect_sync(url)) as conn:
             send_sync(conn, "begin isolation level read committed; set local lock_timeout = '30s'")
-            ask_sync(conn, Query(f"select pg_advisory_xact_lock({lock_key('migrate')}, 0)", {}, first))
+            send_sync(conn, f"select pg_advisory_xact_lock({lock_key('migrate')}, 0)")
             # From here on, waiting would make every request wait behind us.
             send_sync(conn, "set local lock_timeout = '5s'; set local check_function_bodies = off")
             applied = work(conn)
@@ -196,8 +183,8 @@ def _apply(conn: Any, declared: Packages, progress: Progress, note: Note, *, rol
         _send(conn, file)
         progress(next(done), total)
     for file in unseen:
-        record(conn, file)
-    label(conn, files)
+        send_sync(conn, record_of(file))
+    send_sync(conn, labels_of(files))
     wake(conn, theirs)
 
     # Tables that somebody has changed since are put back, and new ones are taken from all but their owner.
@@ -252,7 +239,3 @@ def _send(conn: Any, file: SchemaFile) -> None:
         raise
     except DatabaseTrouble as trouble:
         raise MigrationError(f"{file.name}.sql: {trouble}") from None
-
-
-def _ask(conn: Any, name: str, **params: Any) -> Any:
-    return ask_sync(conn, Query(_SQL[name], params, first))

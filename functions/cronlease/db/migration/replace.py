@@ -8,28 +8,27 @@ dropped when they have ended.
 
 import time
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import Any
 
-from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.ask import send_sync
 from cronlease.db.migration.schema_files import SchemaFile
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 from cronlease.errors import Mismatch
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 _SET_ASIDE = "_set_aside_by_migrate"
 _LONGEST_CALL = 5.0
 
 
 def grants_of(conn: Any, name: str) -> list[str]:
     """Statements that grant again what is granted now on the function or view of that name."""
-    grants: list[str] = ask_sync(conn, Query(_SQL["grants"], {"name": name}, first))
+    grants: list[str] = _ask(conn, "grants", name=name)
     return grants
 
 
 def closing_of(names: Iterable[str], tables: Iterable[str] = ()) -> str:
     """The statement that revokes these new things, and the tables' sequences, from all but their owner."""
-    return _SQL["close"].strip().replace("{names}", _array(names)).replace("{tables}", _array(tables))
+    return _ask.texts["close"].strip().replace("{names}", _array(names)).replace("{tables}", _array(tables))
 
 
 def _array(names: Iterable[str]) -> str:
@@ -61,19 +60,17 @@ def replace(conn: Any, file: SchemaFile, *, adopting: bool = False) -> None:
 
 def drop_set_aside(conn: Any, files: Iterable[SchemaFile], *, after_calls: bool = False) -> None:
     """Drops what was set aside of these. After calls: waits until no statement is under way that may be in one."""
-    names = [f"{file.name}{_SET_ASIDE}" for file in files]
-    aside = ask_sync(conn, Query(_SQL["set_aside"], {"names": names}, first))
+    aside = _ask(conn, "set_aside", names=[f"{file.name}{_SET_ASIDE}" for file in files])
     if aside["functions"] and after_calls:
-        is_called: Query[bool] = Query(_SQL["is_called"], {"now": aside["now"]}, first)
         gives_up_at = time.monotonic() + _LONGEST_CALL
-        while time.monotonic() < gives_up_at and ask_sync(conn, is_called):
+        while time.monotonic() < gives_up_at and _ask(conn, "is_called", now=aside["now"]):
             time.sleep(0.05)
     _drop(conn, [f"function {each}" for each in aside["functions"]])
 
 
 def _versions(conn: Any, name: str) -> dict[str, str]:
     """Every function or view of that name: its version, and what a statement calls it."""
-    versions: dict[str, str] = ask_sync(conn, Query(_SQL["versions"], {"name": name}, first))
+    versions: dict[str, str] = _ask(conn, "versions", name=name)
     return versions
 
 

@@ -4,15 +4,13 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from cronlease.db.ask import ask_sync, send_sync
 from cronlease.db.migration.packages import APART, OURS, MigrationError, folder_of, installed
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 from cronlease.db.schema import in_schema, schema
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 _CREATES_TABLE = re.compile(r"^create (?:unlogged )?table (?:if not exists )?public\.(\w+)", re.MULTILINE)
 _GROWS_TABLE = re.compile(r"^create table if not exists public\.(\w+) \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
 _CREATES = re.compile(
@@ -125,8 +123,7 @@ def newer_migrations(conn: Any) -> list[str]:
     if not has_ledger(conn):
         return []
     known = [file.name for file in schema_files("migrations")]
-    params = {"known": known, "packages": list(installed())}
-    newer: list[str] = ask_sync(conn, Query(_SQL["newer"], params, first))
+    newer: list[str] = _ask(conn, "newer", known=known, packages=list(installed()))
     return newer
 
 
@@ -134,7 +131,7 @@ def packages_in(conn: Any) -> set[str]:
     """The packages of which this database has seen a migration, or has a table, if the role may not read the
     ledger."""
     files = schema_files("migrations")
-    if has_ledger(conn) and not ask_sync(conn, Query(_SQL["ledger_is_readable"], {}, first)):
+    if has_ledger(conn) and not _ask(conn, "ledger_is_readable"):
         there = set(tables_of(files)) - set(absent(conn, tables_of(files)))
         return {file.package for file in files if there & set(file.tables)}
     seen = _applied(conn)
@@ -159,30 +156,20 @@ def has_ledger(conn: Any) -> bool:
     return _missing_table(conn, ["cronlease_migrations"]) is None
 
 
-def record(conn: Any, file: SchemaFile) -> None:
-    """Puts the migration into the ledger."""
-    ask_sync(conn, Query(_SQL["record"], {"name": file.name, "hash": file.hash}, first))
-
-
 def record_of(file: SchemaFile) -> str:
-    """The statement that `record` sends, in full."""
-    return _SQL["record"].strip() % {"name": f"'{file.name}'", "hash": f"'{file.hash}'"}
-
-
-def label(conn: Any, files: Iterable[SchemaFile]) -> None:
-    """Records in the ledger which package each of these migrations belongs to."""
-    send_sync(conn, labels_of(files))
+    """The statement that puts the migration into the ledger."""
+    return _ask.texts["record"].strip() % {"name": f"'{file.name}'", "hash": f"'{file.hash}'"}
 
 
 def labels_of(files: Iterable[SchemaFile]) -> str:
-    """The statement that `label` sends, in full."""
+    """The statement that records in the ledger which package each of these migrations belongs to."""
     pairs = ", ".join(f"('{file.name}', '{file.package}')" for file in files)
-    return _SQL["label"].strip().replace("{pairs}", pairs)
+    return _ask.texts["label"].strip().replace("{pairs}", pairs)
 
 
 def absent(conn: Any, names: list[str]) -> list[str]:
     """Those of the names that nothing in the schema has."""
-    taken = ask_sync(conn, Query(_SQL["taken_names"], {"names": names}, first))
+    taken = _ask(conn, "taken_names", names=names)
     return [name for name in names if name not in taken]
 
 
@@ -190,17 +177,16 @@ def _applied(conn: Any) -> dict[str, str]:
     """The hashes of the applied migrations by name."""
     if not has_ledger(conn):
         return {}
-    if not ask_sync(conn, Query(_SQL["ledger_is_ours"], {}, first)):
+    if not _ask(conn, "ledger_is_ours"):
         raise MigrationError(
             f"there is a table cronlease_migrations that is not ours: {APART}, or change that with"
             f" `alter table {schema()}.cronlease_migrations rename to cronlease_migrations_before`, then migrate"
         )
-    applied: dict[str, str] = ask_sync(conn, Query(_SQL["applied"], {}, first))
+    applied: dict[str, str] = _ask(conn, "applied")
     return applied
 
 
 def _missing_table(conn: Any, names: list[str]) -> str | None:
     """The first of these tables that is not there."""
-    params = {"names": [f"{schema()}.{name}" for name in names]}
-    query: Query[str | None] = Query(_SQL["missing_table"], params, first)
-    return ask_sync(conn, query)
+    missing: str | None = _ask(conn, "missing_table", names=[f"{schema()}.{name}" for name in names])
+    return missing

@@ -7,15 +7,14 @@ lets go of all of them between two tries: a run that holds one can always take t
 import random
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from cronlease.db.ask import ask_sync, send_sync
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.ask import send_sync
+from cronlease.db.questions import Questions
 from cronlease.db.schema import schema
 from cronlease.errors import Contended
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 # Below the second after which the server looks for deadlocks, and the two that a run waits for a lock.
 _ONE_TRY = "300ms"
 _ALL_TRIES = 30.0
@@ -28,7 +27,7 @@ _LOCK = {"r": "lock table {} in access exclusive mode", "v": "alter view {} rese
 def lock_tables(conn: Any, names: Iterable[str]) -> None:
     """Locks those of the tables and views that are there, until the transaction ends. The order is the one in which
     hits and runs take them: views before tables, the schedule first. Raises Contended after 30 s."""
-    present = ask_sync(conn, Query(_SQL["present"], {"names": list(names)}, first))
+    present = _ask(conn, "present", names=list(names))
     locks = "; ".join(_LOCK[kind].format(f"{schema()}.{name}") for name, kind in present)
     gives_up_at = time.monotonic() + _ALL_TRIES
     while locks and not _locked(conn, locks, last=time.monotonic() > gives_up_at):

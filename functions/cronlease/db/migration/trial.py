@@ -3,19 +3,18 @@ that one that would make every run fail is named before the migration is committ
 
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from cronlease.db.ask import ask_sync, send_sync
+from cronlease.db.ask import send_sync
 from cronlease.db.migration.adopt import Made, detail_of
 from cronlease.db.migration.catalogue import Difference, together
 from cronlease.db.migration.packages import MigrationError
 from cronlease.db.migration.schema_files import Packages, files_named
-from cronlease.db.queries import Query, first, load_queries
+from cronlease.db.questions import Questions
 from cronlease.db.schema import in_schema, schema
 from cronlease.errors import Contended, DatabaseTrouble, SchemaMissing
 
-_SQL = load_queries(Path(__file__).with_suffix(".sql"))
+_ask = Questions(__file__)
 # Makes the server plan the functions of a trial anew: a plan that a rule has emptied refers to no table.
 _FUNCTIONS = ("ensure_schedule", "take_refresh_lock", "finish_refresh_run")
 _FRESH = ";".join(f"alter function public.{name} volatile" for name in _FUNCTIONS)
@@ -54,11 +53,9 @@ class Reaction(NamedTuple):
 def reactions(conn: Any, by: Made) -> list[Reaction]:
     """Those on the tables of these migrations."""
     parts = together(by).values()
-    params = {
-        "tables": sorted({part.table for part in parts}),
-        "ours": [part.name for part in parts if part.kind == "trigger"],
-    }
-    return [Reaction(**each) for each in ask_sync(conn, Query(_SQL["reactions"], params, first))]
+    tables = sorted({part.table for part in parts})
+    ours = [part.name for part in parts if part.kind == "trigger"]
+    return [Reaction(**each) for each in _ask(conn, "reactions", tables=tables, ours=ours)]
 
 
 def silence(conn: Any, theirs: Iterable[Reaction]) -> None:
@@ -75,7 +72,7 @@ def wake(conn: Any, theirs: Iterable[Reaction]) -> None:
 def try_out(conn: Any, theirs: Iterable[Reaction], packages: Packages = None) -> None:
     """Raises MigrationError unless a run can be claimed and ended on the adopted tables, and what the packages try
     themselves goes well. It names what is in the way, and the statement that helps. Leaves nothing behind."""
-    text = "\n".join([_SQL["trial"], *(file.sql for file in files_named("trial", packages))])
+    text = "\n".join([_ask.texts["trial"], *(file.sql for file in files_named("trial", packages))])
     _trial = partial(_tried, conn, text)
     trouble = _trial()
     if trouble is None:
