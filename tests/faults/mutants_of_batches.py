@@ -61,7 +61,12 @@ _TAKEN: list[Guard] = [
         batches.test_a_batch_takes_the_oldest_first_each_with_its_own_lease_fence_and_history,
     ),
 ]
+_DOUBT = batches.test_a_batch_has_at_most_one_row_whose_last_two_runs_never_finished
 _DUE: list[Guard] = [
+    ("all that are in doubt run together", "where not n.in_doubt or n.nth = 1", GONE, _DOUBT),
+    ("another one in doubt comes later", "v_in_doubt := v_in_doubt and not v_due.has_doubt;", GONE, _DOUBT),
+    ("whoever runs one gets a second", "(v_in_doubt or not d.in_doubt)", "true", _DOUBT),
+    ("a lease that ran out counts for nothing", "when s.locked_by is null then 0 else 1", "when true then 0", _DOUBT),
     ("a poisoned row stops it", "if v_size > 1 then", "if true then raise; elsif v_size > 1 then", _poison),
     (
         "a poisoned row is looked for again and again",

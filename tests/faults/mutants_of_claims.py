@@ -244,8 +244,8 @@ _DUE: list[Guard] = [
     ),
     (
         "it takes the newest first",
-        "order by due.at, due.id",
-        "order by due.at desc, due.id",
+        "order by due.at, due.id\n      limit",
+        "order by due.at desc, due.id\n      limit",
         due.test_the_oldest_due_row_is_claimed_first_whatever_its_action,
     ),
     (

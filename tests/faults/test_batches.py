@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.conftest import Served
 from tests.faults.processes import started
-from tests.faults.profile import Profile
+from tests.faults.profile import Profile, thorough
 from tests.faults.scene import UNFENCED
 from tests.integration.conftest import Room, wait_until
 from tests.proxy import Proxy, proxied
@@ -160,6 +160,23 @@ def poisoned(batch: Batch, kind: str) -> list[str]:
     return [f"{kind}: {wrong}" for wrong in batch.wrongs(but=("row 7", "row 22"))]
 
 
+def beside_a_killer(batch: Batch) -> list[str]:
+    """The oldest row kills each process that runs it. A run of the others has three attempts."""
+    batch.fill(linger=True)
+    killer = f"row {ROWS}"
+    batch.room.query("update refresh_schedule set attempts = 3")
+    batch.room.query(f"update refresh_schedule set action = 'killing' where function_name = '{killer}'")
+    for _ in range(3):
+        with batch.worker(batch.room.dsn) as victim:
+            assert victim.process.wait(PATIENCE) == 9
+        batch.expire()
+    batch.lingering.unlink()
+    # The third death cost the killer a backoff.
+    with batch.worker(batch.room.dsn):
+        batch.drained(left=1)
+    return [f"beside a killer: {wrong}" for wrong in batch.wrongs(but=(killer,))]
+
+
 CLAIM, FINISH = b"claim_due_refreshes", b"finish_refresh_runs"
 FAULTS: dict[str, Callable[[Batch], list[str]]] = {
     "kill -9 in the middle of a batch": killed,
@@ -170,11 +187,12 @@ FAULTS: dict[str, Callable[[Batch], list[str]]] = {
     "the answer to the ends is lost": lambda batch: lost(batch, FINISH, "reply"),
     "two rows cannot be claimed": lambda batch: poisoned(batch, "cannot be claimed"),
     "two rows cannot be finished": lambda batch: poisoned(batch, "cannot be finished"),
+    "a row kills its process": beside_a_killer,
 }
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*list(FAULTS)[:-1], thorough(list(FAULTS)[-1])])
 def test_each_row_of_a_batch_ends_well_exactly_once(batch: Batch, profile: Profile, fault: str) -> None:
     seen = [FAULTS[fault](batch) for _ in range(profile.n("P35"))]
     profile.record(f"P35 {fault}", seen.count([]), len(seen), violations=list(chain(*seen)))

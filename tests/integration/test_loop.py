@@ -112,6 +112,34 @@ def test_the_first_step_is_taken_immediately_and_the_next_one_when_a_row_is_due(
     assert room.query("select distinct trigger from refresh_runs") == [("worker",)]
 
 
+def test_of_rows_that_may_kill_the_process_one_runs_at_a_time_beside_the_others(room: Room) -> None:
+    doubted, healthy = ["a", "b", "c"], ["d", "e"]
+    schedule(room, *doubted, *healthy)
+    room.query(f"update refresh_schedule set abandoned = 2 where function_name = any ('{{{','.join(doubted)}}}')")
+
+    async def main() -> None:
+        under_way, together, ran, all_ran = set[str](), list[set[str]](), list[str](), asyncio.Event()
+
+        async def act(run: Run) -> None:
+            under_way.add(run.function)
+            # A second one of them would begin meanwhile; the others are under way all the time.
+            await (asyncio.sleep(0.05) if run.function in doubted else asyncio.wait_for(all_ran.wait(), QUICK))
+            together.append(set(under_way))
+            ran.append(run.function)
+            under_way.discard(run.function)
+            if len(ran) == len(doubted):
+                all_ran.set()
+
+        async with working(room.dsn, act, concurrency=8) as worker:
+            for _ in range(5):
+                await worker.until(lambda outcome: outcome is not None)
+        assert sorted(ran[:3]) == doubted
+        assert max(len(names.intersection(doubted)) for names in together) == 1
+
+    asyncio.run(main())
+    assert sorted(runs(room)) == [(name, "success") for name in doubted + healthy]
+
+
 def test_a_row_that_was_locked_or_busy_is_taken_at_the_next_step(room: Room) -> None:
     schedule(room, "a")
     room.query("select acquire_refresh_lock('a', gen_random_uuid(), p_lease => '1 hour')")

@@ -86,15 +86,35 @@ def test_a_batch_of_one_answers_what_the_single_claim_does(conn: psycopg.Connect
 
 
 def test_each_action_of_a_batch_has_its_own_lease_and_backoff(conn: psycopg.Connection) -> None:
-    for name in ("short", "long", "other"):
-        schedule(conn, name, "abandoned = 3")
-    given = [timedelta(minutes=1), timedelta(hours=1), None]
+    actions, given = ("short", "long", "other"), [timedelta(minutes=1), timedelta(hours=1), None]
+    for name in actions:
+        schedule(conn, name)
 
-    claim_many(conn, some(3), "short", "long", "other", leases=given, backoffs=given, lease=2 * LEASE, backoff=LEASE)
+    claim_many(conn, some(3), *actions, leases=given, backoffs=given, lease=2 * LEASE, backoff=LEASE)
 
     for name, lease, backoff in (("short", 60, 60), ("long", 3600, 3600), ("other", 600, 300)):
         assert lease - 20 < seconds_ahead(conn, "locked_until", name) <= lease, name
+        # A backoff in advance, which rows have one at a time.
+        change(conn, "abandoned = 2", name)
+        expire(conn, name)
+        claim_many(conn, some(3), *actions, leases=given, backoffs=given, lease=2 * LEASE, backoff=LEASE)
         assert backoff - 20 < seconds_ahead(conn, "next_run_at", name) <= backoff, name
+
+
+def test_a_batch_has_at_most_one_row_whose_last_two_runs_never_finished(conn: psycopg.Connection) -> None:
+    """It may kill its process, and with it the runs beside it: of two that are in doubt nobody could say which."""
+    due(conn, 6)
+    change(conn, "abandoned = 2", "row 1")
+    change(conn, "abandoned = 2", "row 2")
+    assert names(claim_many(conn, some(5))) == ["row 0", "row 1", "row 3", "row 4", "row 5"]
+    for name in ("row 0", "row 3", "row 4"):
+        expire(conn, name)
+    change(conn, "abandoned = 1", "row 4")
+
+    assert names(claim_many(conn, some(6), in_doubt=False)) == ["row 0", "row 3"]
+    assert names(claim_many(conn, some(6), in_doubt=False)) == [None], "whoever runs one waits for its end"
+    assert names(claim_many(conn, some(6))) == ["row 2"]
+    assert names(claim_many(conn, some(6))) == ["row 4"]
 
 
 def test_requests_that_ask_again_get_what_they_hold_and_nothing_new(conn: psycopg.Connection) -> None:

@@ -41,9 +41,10 @@ def claim_due_refreshes(
     max_run: timedelta | None = None,
     parent: UUID | None = None,
     rules: Sequence[Rules] = (),
+    in_doubt: bool = True,
 ) -> Query[Claim]:
-    """Answers one Claim, which is granted if any row was claimed; `claims` has those rows. Leases, backoffs and rules
-    are parallel to the actions."""
+    """Answers one Claim, which is granted if any row was claimed; `claims` has those rows, at most one of them in
+    doubt, as Claim has it, and none unless `in_doubt`. Leases, backoffs and rules are parallel to the actions."""
     params = {
         "p_request_ids": _uuids(request_ids),
         "p_actions": array(tuple(actions)),
@@ -52,6 +53,7 @@ def claim_due_refreshes(
         "p_trigger": trigger,
         "p_max_run": max_run,
         "p_parent_request_id": parent,
+        "p_in_doubt": in_doubt,
         **rules_of(rules),
     }
     return call("claim_due_refreshes", given(params), _read_claims, _CLAIMS)

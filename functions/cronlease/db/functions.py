@@ -37,6 +37,12 @@ class Claim(NamedTuple):
     # Only from claim_due_refreshes: the claims that were granted.
     claims: "tuple[Claim, ...] | None" = None
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the row's last two runs never finished, as take_due_refreshes counts them: this one may kill its
+        process, too."""
+        return self.details is not None and self.details["abandoned"] >= 2
+
 
 class Finish(NamedTuple):
     status: Status

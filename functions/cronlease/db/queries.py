@@ -32,7 +32,7 @@ _ARGUMENTS = {
     "bigint[]": "delivered failed unsent fences",
     "integer": "attempts missed_count pause_after page runs",
     "integer[]": "most_attempts",
-    "boolean": "force replace with_args all early",
+    "boolean": "force replace with_args all early in_doubt",
     "interval": "lease backoff max_run delay retention older_than late late_after late_alert probe",
     "interval[]": "leases backoffs lates",
     "timestamptz": "at slot_at next_run_at delivery_at",

@@ -71,6 +71,8 @@ class Dispatcher:
         self._tell_at = 0.0
         self._plan_at = 0.0
         self._unreadable: set[tuple[str, str]] = set()
+        # A run that may kill this process is under way: a second one would make two rows die of one.
+        self._in_doubt = False
 
     async def take(self, number: int, *, trigger: str = "run_due", stop_at: float = math.inf) -> Taken:
         """Claims the oldest due rows, at most that number, in one query. A run that is not done at stop_at, on the
@@ -140,15 +142,23 @@ class Dispatcher:
             max_run=self._limits.max_run,
             parent=spawn_guard.parent(),
             rules=self._rules,
+            in_doubt=not self._in_doubt,
         )
         claimed = await claim(attempt, query, self._database, self._settings, self._own_rows, lambda _: None)
         if claimed.reason == SkipReason.SCHEDULE_READ_ERROR:
             return Taken(outcome=skip(attempt, claimed, RUN_DUE))
-        return Taken(tuple(partial(self._run, attempt, each) for each in claimed.claims or ()), due_in=claimed.due_in)
+        claims = claimed.claims or ()
+        # From here on, not only when it starts: the next claim may come before that.
+        self._in_doubt = self._in_doubt or any(each.in_doubt for each in claims)
+        return Taken(tuple(partial(self._run, attempt, each) for each in claims), due_in=claimed.due_in)
 
-    def _run(self, attempt: Attempt, claimed: Claim) -> Coroutine[Any, Any, Outcome]:
+    async def _run(self, attempt: Attempt, claimed: Claim) -> Outcome:
         attempt = attempt._replace(request_id=UUID(claimed.locked_by), others=())
-        return run_claimed(attempt, claimed, self._jobs, self._database, self._settings)
+        try:
+            return await run_claimed(attempt, claimed, self._jobs, self._database, self._settings)
+        finally:
+            if claimed.in_doubt:
+                self._in_doubt = False
 
     async def _create_missing_rows(self) -> bool:
         """Whether a scheduled function had no row yet and has one now; checked only once. Comes after a claim, which

@@ -14,6 +14,7 @@ create or replace function public.claim_due_refreshes(
   p_cadences text[] default null,
   p_most_attempts integer[] default null,
   p_lates interval[] default null,
+  p_in_doubt boolean default true,
   out acquired boolean,
   out reason text,
   out fence bigint,
@@ -48,7 +49,8 @@ begin
     p_max_run => p_max_run,
     p_cadences => p_cadences,
     p_most_attempts => p_most_attempts,
-    p_lates => p_lates
+    p_lates => p_lates,
+    p_in_doubt => p_in_doubt
   ) t;
   if v_took.overdue_name is not null then
     v_stuck := public.end_refresh_holder(p_function_name => v_took.overdue_name, p_locked_by => v_took.overdue_holder);

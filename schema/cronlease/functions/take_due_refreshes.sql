@@ -3,6 +3,8 @@
 -- passed over, as is one whose args nobody could read, and one that raises. A row whose trigger
 -- owns its schedule is left alone, whatever the caller's cadence is by now, and so is one that must be planned before
 -- it may run. No row is claimed before its time.
+-- A row whose last two runs never finished may be one that kills its process, and with it the runs beside it. So a
+-- batch has at most one such row, and none unless p_in_doubt: the caller runs no second one meanwhile.
 -- Null actions mean all actions. Requests that ask again get what they hold, after waiting for their first claim if that
 -- is still on its way; where one of them has had a run, none is given anything new. For claim_due_refreshes.
 create or replace function public.take_due_refreshes(
@@ -18,6 +20,7 @@ create or replace function public.take_due_refreshes(
   p_cadences text[] default null,
   p_most_attempts integer[] default null,
   p_lates interval[] default null,
+  p_in_doubt boolean default true,
   out claims jsonb,
   out reason text,
   out next_run_at timestamptz,
@@ -50,6 +53,7 @@ declare
   v_after timestamptz[];
   v_after_id integer[];
   v_free uuid[] := p_request_ids;
+  v_in_doubt boolean := p_in_doubt;
   v_due record;
   v_took record;
   v_held jsonb;
@@ -131,20 +135,28 @@ begin
       array_agg(v_backoffs[n.place] order by n.at, n.id) as backoffs,
       array_agg(n.cadence order by n.at, n.id) as cadences,
       array_agg(n.attempts order by n.at, n.id) as attempts,
-      array_agg(n.late order by n.at, n.id) as lates
+      array_agg(n.late order by n.at, n.id) as lates,
+      bool_or(n.in_doubt) as has_doubt
     into v_due
     from (
-      select due.*, wanted.place, wanted.cadence, wanted.attempts, wanted.late
+      select
+        due.*, wanted.place, wanted.cadence, wanted.attempts, wanted.late,
+        row_number() over (partition by due.in_doubt order by due.at, due.id) as nth
       from unnest(v_actions, v_after, v_after_id, p_cadences, p_most_attempts, p_lates)
         with ordinality as wanted (action, after, after_id, cadence, attempts, late, place)
       cross join lateral (
-        select s.function_name, s.action, s.id, coalesce(s.next_run_at, '-infinity') as at
+        select s.function_name, s.action, s.id, coalesce(s.next_run_at, '-infinity') as at, d.in_doubt
         from public.refresh_schedule s
+        -- A lease that ran out is a run that never finished and is not counted yet.
+        cross join lateral (
+          select s.abandoned + case when s.locked_by is null then 0 else 1 end >= 2 as in_doubt
+        ) d
         where s.completed_at is null
           and s.paused_at is null
           and s.action = wanted.action
           and (coalesce(s.next_run_at, '-infinity'), s.id) > (wanted.after, wanted.after_id)
           and coalesce(s.next_run_at, '-infinity') <= v_now
+          and (v_in_doubt or not d.in_doubt)
           and (s.breaker_until is null or s.breaker_until <= v_now)
           and (s.planned_from is distinct from 'hit' or coalesce(s.every, s.cron) is not null)
           and public.refresh_cadence(s, wanted.cadence) is distinct from 'hit'
@@ -157,8 +169,10 @@ begin
       ) due
       order by due.at, due.id
       limit cardinality(v_free)
-    ) n;
+    ) n
+    where not n.in_doubt or n.nth = 1;
     exit when v_due.ids is null;
+    v_in_doubt := v_in_doubt and not v_due.has_doubt;
 
     -- All of them together; if that raises, in ever smaller parts, so that a poisoned row harms only itself.
     v_first := 1;
