@@ -12,6 +12,7 @@ from tests.schema.calls import (
     LEASE,
     WAITS,
     acquire,
+    call,
     change,
     expire,
     finish,
@@ -88,6 +89,19 @@ def test_a_lease_must_be_longer_than_zero(conn: psycopg.Connection) -> None:
             acquire(conn, uuid4(), lease=lease)
 
     assert row(conn) == before
+    assert runs(conn) == 0
+
+
+def test_a_claim_without_a_request_or_a_trigger_is_refused_in_a_sentence(conn: psycopg.Connection) -> None:
+    schedule(conn)
+
+    with refused("22023"):
+        call(conn, "acquire_refresh_lock", function_name=JOB, request_id=None)
+    for function in ("acquire_refresh_lock", "claim_due_refresh"):
+        named = {"function_name": JOB} if function == "acquire_refresh_lock" else {}
+        with refused("22023"):
+            call(conn, function, request_id=uuid4(), trigger=None, **named)
+
     assert runs(conn) == 0
 
 

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.schema.calls import (
     LEASE,
@@ -404,6 +405,12 @@ def test_a_lease_is_renewed_by_its_own_measure_whoever_else_asks_for_its_row(con
         leases = [timedelta(hours=9) if each is stranger else LEASE for each in claims]
         assert renew_many(conn, claims, *leases) == ["lost" if each is stranger else "renewed" for each in claims]
         assert seconds_ahead(conn, "locked_until", "row 0") <= LEASE.total_seconds()
+
+
+@pytest.mark.parametrize("ends", [{}, "x", [1], [None], [[]]])
+def test_ends_that_are_no_array_of_objects_are_refused_in_a_sentence(conn: psycopg.Connection, ends: Any) -> None:
+    with refused("22023"):
+        call_all(conn, "finish_refresh_runs", ends=Jsonb(ends))
 
 
 @pytest.mark.parametrize("lease", [None, timedelta(0), timedelta(seconds=-1), timedelta(days=2)])

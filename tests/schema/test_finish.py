@@ -110,6 +110,12 @@ def test_a_forced_run_that_is_interrupted_is_due_immediately(
     assert acquire(conn, uuid4()).acquired
 
 
+def test_a_delay_below_zero_is_none(conn: psycopg.Connection, held: tuple[UUID, int]) -> None:
+    finish(conn, *held, "success", delay=-HOUR)
+
+    assert -5 < seconds_ahead(conn, "next_run_at") <= 0
+
+
 def test_a_run_ends_in_one_of_four_ways(conn: psycopg.Connection, held: tuple[UUID, int]) -> None:
     before = row(conn), run(conn, held[0])
 

@@ -15,6 +15,9 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin
+  if jsonb_typeof(p_ends) <> 'array' or jsonb_path_exists(p_ends, 'strict $[*] ? (@.type() != "object")') then
+    raise exception 'the ends of runs are an array of objects' using errcode = '22023';
+  end if;
   return query
   select e.request_id, coalesce(e.status, 'lost'), e.next_run_at
   from public.end_refresh_runs(p_ends => p_ends) e;

@@ -40,7 +40,7 @@ declare
   v_breaker timestamptz;
   v_done boolean := p_status in ('success', 'partial');
   v_most interval := case when p_status = 'failed' then interval '400 days' else interval '3650 days' end;
-  v_delay interval := case when p_delay > v_most then v_most else coalesce(p_delay, interval '0') end;
+  v_delay interval := greatest(case when p_delay > v_most then v_most else p_delay end, interval '0');
 begin
   if p_status is null or p_status not in ('success', 'partial', 'failed', 'interrupted') then
     raise exception 'a run ends as success, partial, failed or interrupted, not %', p_status

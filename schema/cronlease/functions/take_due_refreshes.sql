@@ -91,6 +91,7 @@ begin
       'the request IDs of a batch must all differ, and none may be null'
     when cardinality(p_request_ids) > 1000 then
       format('a batch has at most 1000 requests, not %s', cardinality(p_request_ids))
+    when p_trigger is null then 'a claim needs the name of its trigger'
     when p_max_run not between interval '0' and interval '3650 days' then
       format('a run takes at most 3650 days, not %s', p_max_run)
     else (

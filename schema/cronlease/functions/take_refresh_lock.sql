@@ -86,6 +86,7 @@ begin
     return;
   end if;
   v_mistake := case
+    when p_request_id is null or p_trigger is null then 'a claim needs a request ID and the name of its trigger'
     when p_lease is null or p_lease <= interval '0' then
       format('a lease must be longer than zero, not %s', coalesce(p_lease::text, 'null'))
     when p_lease > interval '1 day' then format('a lease is at most a day, not %s', p_lease)
