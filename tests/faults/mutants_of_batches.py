@@ -112,7 +112,7 @@ _HELD: list[Guard] = [
         GONE,
         due.test_a_request_that_had_its_run_never_gets_another,
     ),
-    ("a run that is over is nothing", "v_held := coalesce(v_held, '[]');", GONE, _AGAIN),
+    ("a run that is over is nothing", "v_held := coalesce(v_held, '{}');", GONE, _AGAIN),
 ]
 _FINISH: list[Guard] = [
     (

@@ -12,7 +12,8 @@ as $$
 declare
   v_run record;
   v_claim record;
-  v_held jsonb;
+  -- An array, because a jsonb is taken apart and put together again for each that is added.
+  v_held jsonb[];
 begin
   for v_run in
     select run.request_id, run.function_name, run.action, s.locked_by = run.request_id::text as is_held
@@ -33,7 +34,7 @@ begin
     -- Whoever locks many rows locks them in this order.
     order by s.id
   loop
-    v_held := coalesce(v_held, '[]');
+    v_held := coalesce(v_held, '{}');
     continue when v_run.is_held is not true;
     select t.* into v_claim
     from public.take_refresh_lock(
@@ -51,8 +52,9 @@ begin
       p_max_run => p_max_run
     ) t;
     if v_claim.acquired then
-      v_held := v_held || (
-        select jsonb_build_object(
+      select array_append(
+        v_held,
+        jsonb_build_object(
           'request_id', v_run.request_id,
           'fence', v_claim.fence,
           'locked_until', v_claim.locked_until,
@@ -64,11 +66,12 @@ begin
           'function_name', v_run.function_name,
           'details', public.refresh_plan(s, clock_timestamp())
         )
-        from public.refresh_schedule s
-        where s.function_name = v_run.function_name
-      );
+      )
+      into v_held
+      from public.refresh_schedule s
+      where s.function_name = v_run.function_name;
     end if;
   end loop;
-  return v_held;
+  return to_jsonb(v_held);
 end
 $$;
