@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from folder import ROOT, SHIPPED, Refused, end, files, read_jobs
+from imports import unpinned
 
 _USAGE = "usage: deploy/stage.sh DIR [FOLDER], where DIR is empty or not there yet"
 _MARK = "# deploy/stage.sh writes the settings of jobs.json here.\n"
@@ -74,6 +75,9 @@ def _fill(made: Path, folder: Path, jobs: dict[str, Any], sources: str | None) -
     (made / "requirements.txt").write_text(_pinned(folder, wheel), "utf-8")
     text = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
     (made / "Dockerfile").write_text(text.replace(_MARK, f"ENV {_settings(jobs)}\n"), "utf-8")
+    for name, (file, package) in unpinned(made, in_wheel).items():
+        add = f"add {package} to {folder / 'requirements.txt'}"
+        print(f"warning: {file} imports {name}, which no requirement provides: {add}", file=sys.stderr)  # noqa: T201
 
 
 def _copy(file: Path, to: Path) -> None:

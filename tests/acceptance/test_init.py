@@ -70,6 +70,9 @@ def test_its_function_runs_when_it_is_hit(project: Path, empty_dsn: str, serve: 
 def test_the_commands_of_its_readme_work(project: Path, place: Path) -> None:
     """On the embedded server, one after another, as they are written."""
     (block,) = re.findall(r"^```sh\n(.*?)^```$", (project / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    # Before the requirements, which name it; here it is installed already.
+    assert block.startswith("pip install '/path/to/clone[local]' pytest && ")
+    block = block.replace("/path/to/clone", "cronlease")
     # The programs beside this Python; a data directory of our own.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = clean_environment(PATH=path, CRONLEASE_DATA_DIR=str(place), NO_COLOR="1")

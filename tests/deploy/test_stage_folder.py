@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from imports import unpinned
 
 from tests.deploy.jobs import DEPLOY, TEMPLATE, definition
 from tests.deploy.staging import alone, attempt, image_settings, installed, run, serving, staged
@@ -92,6 +93,44 @@ def test_it_runs_where_nothing_else_is(folder: Path, tmp_path: Path, empty_dsn: 
     assert (answer["status"], answer["fetched"]) == ("success", 1), log.read_text()
     with psycopg.connect(empty_dsn) as conn:
         assert conn.execute("select name from prices").fetchall() == [("tea",)]
+
+
+IMPORTS = """
+import asyncio, no_such_module
+import sqlalchemy.orm as orm
+import _pytest.outcomes
+import cronlease
+import shop.catalogue
+from . import nothing
+from opentelemetry import trace
+try:
+    import hypothesis
+except ImportError: ...
+"""
+
+
+def test_an_import_that_no_requirement_provides_is_found(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "catalogue.py").write_text(IMPORTS)
+    (tmp_path / "broken.py").write_text("def f(:")
+    pinned = tmp_path / "requirements.txt"
+    pinned.write_text("PyTest==9.0.1 \\\n    --hash=sha256:00\n./cronlease-1-py3-none-any.whl\n")
+    found = unpinned(tmp_path, {"cronlease"})
+    assert found.keys() == {"sqlalchemy", "opentelemetry"}
+    file, package = found["sqlalchemy"]
+    assert (str(file), package.lower()) == ("shop/catalogue.py", "sqlalchemy")
+    pinned.write_text("opentelemetry-api==1.0\nsqlalchemy[asyncio]==2.0.36\n")
+    assert unpinned(tmp_path, {"cronlease"}).keys() == {"_pytest"}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(240)
+def test_staging_warns_of_an_import_that_no_requirement_provides(folder: Path, tmp_path: Path) -> None:
+    (folder / "requirements.txt").unlink()
+    need("uv")  # a wheel is built
+    ended = attempt(DEPLOY / "stage.sh", tmp_path / "stage", folder)
+    assert ended.returncode == 0, ended.stderr
+    assert "warning: main.py imports sqlalchemy, which no requirement provides: add SQLAlchemy to " in ended.stderr
 
 
 @pytest.mark.thorough

@@ -14,6 +14,7 @@ import pytest
 
 from cronlease import Run
 from cronlease.db.connection import Database
+from cronlease.emulator.verdict import Scope
 from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
 from cronlease.settings import load
@@ -264,6 +265,16 @@ def test_two_revisions_with_different_crons_do_not_keep_replanning_each_other(
     room.query("update refresh_schedule set planned_at = clock_timestamp() - interval '2 hours'")
     assert enter(room, diary, **revisions[1]).skipped is SkipReason.NOT_DUE
     assert room.row("planned_from")[0].startswith(str((minute + 30) % 60)), "after an hour it takes the row back"
+
+
+@pytest.mark.parametrize(("own", "between"), [("2h..3h", "6h..9h"), ("2h", "6h"), ("2h..3h", "hit")])
+def test_an_emulator_that_starts_follows_no_cadence_of_an_earlier_one(
+    room: Room, diary: Diary, own: str, between: str
+) -> None:
+    for every in (own, between, own):
+        Scope([NAME], []).make_due(room.dsn)
+        enter(room, diary, every=every)
+        assert room.row("planned_from") == (every,)
 
 
 @pytest.mark.parametrize("before", [{"every": "6h"}, MINUTELY])

@@ -5,6 +5,7 @@ import itertools
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
@@ -22,11 +23,12 @@ from freezegun import freeze_time
 
 from cronlease.cadence import Cadence, Every
 from cronlease.cli.table import lines
+from cronlease.embedded.filelock import FileLock
 from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.emulator.chaos import Chaos, possible
 from cronlease.emulator.chaos import check as check_faults
 from cronlease.emulator.faults import CHAOS, Dice, Faults
-from cronlease.emulator.function import EmulatorError, FunctionProcess, Log
+from cronlease.emulator.function import EmulatorError, FunctionProcess, Log, claimed_port
 from cronlease.emulator.jobs import Retry, TimedJob
 from cronlease.emulator.scheduler import Clock, Hit, Scheduler, Sender, headers
 from cronlease.emulator.show import Screen, hit_line
@@ -434,3 +436,26 @@ def test_what_a_decorator_says_is_shortened(how: str, expected: str) -> None:
     assert str(declared.shortened(how, load_settings(env))) == expected
     # What is left to the environment stays there.
     assert Times().shortened(how, load_settings(env)) == Times()
+
+
+def test_a_port_is_claimed_by_one_emulator_and_no_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for _ in range(2):
+        with claimed_port(0), pytest.raises(EmulatorError, match="another emulator"), claimed_port(0):
+            pass
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_on_a_deleted_file_claims_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    take = FileLock.take
+
+    def late(path: Path) -> FileLock | None:
+        """Opens the file before its holder deletes it, and locks it after that."""
+        lock = take(path)
+        path.unlink()
+        return lock
+
+    monkeypatch.setattr(FileLock, "take", late)
+    with pytest.raises(EmulatorError, match="another emulator"), claimed_port(0):
+        pass

@@ -44,6 +44,13 @@ class FileLock:
             time.sleep(0.01)
         return lock
 
+    def is_of(self, path: Path) -> bool:
+        """False if the file was deleted or replaced after this lock opened it."""
+        try:
+            return os.path.samestat(os.fstat(self.descriptor), path.stat())
+        except FileNotFoundError:
+            return False
+
     def release(self) -> None:
         """Unlocks also for children that inherited the descriptor: a job may leave some behind."""
         if sys.platform != "win32":

@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -129,12 +129,20 @@ class FunctionProcess:
 def claimed_port(port: int) -> Iterator[None]:
     """Keeps a second emulator off the port, also before our function listens there."""
     user = os.getuid() if hasattr(os, "getuid") else "user"
-    lock = FileLock.take(Path(tempfile.gettempdir()) / f"cronlease-emulate-{user}-{port}.lock")
-    if lock is None:
-        raise EmulatorError(f"port {port} is in use by another emulator: pass --port N")
+    path = Path(tempfile.gettempdir()) / f"cronlease-emulate-{user}-{port}.lock"
+    in_use = EmulatorError(f"port {port} is in use by another emulator: pass --port N")
+    if (lock := FileLock.take(path)) is None:
+        raise in_use
     with lock:
-        check_port(port)
-        yield
+        if not lock.is_of(path):
+            # Its holder has just deleted it, and a lock on it keeps nobody out.
+            raise in_use
+        try:
+            check_port(port)
+            yield
+        finally:
+            with suppress(OSError):  # Windows deletes no file that is open
+                path.unlink()
 
 
 def check_port(port: int) -> None:

@@ -39,7 +39,8 @@ class Scope(NamedTuple):
     actions: list[str]
 
     def make_due(self, conninfo: str) -> None:
-        """Makes schedules that nobody holds due, so that the plan of an earlier emulator causes no wait."""
+        """Makes schedules that nobody holds due, and has them planned anew: the plan of an earlier emulator causes no
+        wait, and its cadence is not followed, as that of a newer revision would be."""
         _ask(conninfo, _QUERIES["make_due"], {"functions": self.functions})
 
 

@@ -1,17 +1,19 @@
 -- name: make_due
--- Makes schedules due. Leaves alone a row that somebody holds or is claiming right now, and a slot, which is a time of
--- the calendar.
+-- Makes schedules due, and forgets which cadence their plan replaced. Leaves alone a row that somebody holds or is
+-- claiming right now, and a slot, which is a time of the calendar.
 with free as (
   select s.id
   from public.refresh_schedule s
   where s.function_name = any(%(functions)s::text[])
     and (s.locked_until is null or s.locked_until < clock_timestamp())
-    and s.next_run_at is not null
-    and s.slot_at is null
   for no key update skip locked
 )
 update public.refresh_schedule s
-set next_run_at = least(s.next_run_at, clock_timestamp())
+set next_run_at = case
+      when s.slot_at is null and s.next_run_at > clock_timestamp() then clock_timestamp()
+      else s.next_run_at
+    end,
+    planned_before = null
 from free
 where s.id = free.id
 returning s.function_name
