@@ -296,6 +296,30 @@ def test_a_cadence_that_cannot_be_read_is_broken(doctor: Doctor, room: Room) -> 
     }
 
 
+def test_a_cron_that_never_comes_is_broken(doctor: Doctor, room: Room) -> None:
+    crons = {"fine": "0 9 29 2 *", "a": "61 * * * *", "b": "61 * * * *", "c": "0 0 30 2 *"}
+    for name, cron in crons.items():
+        room.query(f"select schedule_action('{name}', 'note', p_cron => '{cron}')")
+    room.query("select schedule_action('none', 'note', p_cron => '0 9 * * *')")
+    room.query("update refresh_schedule set cron = 'at nine' where function_name = 'none'")
+    room.query("select schedule_action('there', 'note', p_cron => '0 9 * * *')")
+    room.query("update refresh_schedule set time_zone = 'Mars' where function_name = 'there'")
+    how = "is not a cron expression ({}): write five fields, such as */5 * * * *"
+    said = [
+        f"2 schedules cannot be planned: a, b; '61 * * * *' {how.format('bad minute')}",
+        f"1 schedule cannot be planned: c; '0 0 30 2 *' {how.format('bad day-of-month')}",
+        f"1 schedule cannot be planned: none; 'at nine' {how.format('it has 2 fields')}",
+        "1 schedule cannot be planned: there; 'Mars' is not a time zone: write a name such as Europe/Berlin or"
+        " Etc/UTC",
+    ]
+    assert doctor.finds() == {"cadences": ("broken", "; ".join(said))}
+    lines = doctor.shell.quickly("doctor")[1]
+    assert (
+        'fix: run `cronlease schedule create NAME --replace --cron "0 9 * * 1-5" ...` for each, or correct' in lines
+    )
+    assert "the cadences of all schedules can be read" not in lines
+
+
 @pytest.mark.parametrize(
     ("place", "value", "level", "said"),
     [
