@@ -140,6 +140,29 @@ def test_it_says_whether_and_when_it_runs_next(row: dict[str, Any], parts: tuple
     assert all(part in last for part in parts), last
 
 
+def test_a_cron_that_cannot_be_read_is_named_with_what_fixes_it() -> None:
+    why = "'61 * * * *' is not a cron expression (bad minute): write five fields, such as */5 * * * *"
+    fix = '`cronlease schedule create prune --replace --cron "0 9 * * 1-5" ...` fixes it.'
+    assert said(cron="61 * * * *")[2:] == [f"It cannot run: {why}; {fix}"]
+    planned: dict[str, Any] = {"cron": "61 * * * *", "next_run_at": ago(minutes=5), "due": True}
+    due, *then = said(**planned)[2:]
+    assert due.startswith("It is due since ")
+    assert then == [f"It cannot be planned again: {why}; {fix}"]
+    waits = said(cron="1 * * * *")[2]
+    assert waits == "It is not due: the next hit, run-due or worker that sees it plans its next slot."
+
+
+def test_args_that_cannot_be_read_are_named_with_what_fixes_it() -> None:
+    row: dict[str, Any] = {"once": True, "due": True, "next_run_at": ago(minutes=5), "args_are_readable": False}
+    fix = "`cronlease schedule create prune --replace --args '{}' ...` fixes it."
+    assert said(**row, args={"unreadable": "nested"})[2:] == [
+        f"It cannot run: its args cannot be read (nested); {fix}"
+    ]
+    assert said(**row)[2:] == [f"It cannot run: its args cannot be read; {fix}"], "whoever may not see args"
+    readable = {**row, "args_are_readable": True, "args": {"unreadable": "theirs"}}
+    assert said(**readable)[2].startswith("It is due since ")
+
+
 def test_it_says_what_went_wrong_before_although_it_is_due() -> None:
     assert said(due=True, abandoned=2)[-1] == (
         "Its runs were abandoned twice in a row; after the third in a row, each further one costs a backoff."

@@ -7,7 +7,7 @@ from datetime import datetime
 from cronlease.cadence import HIT
 from cronlease.explain import plan
 from cronlease.explain.backends import description, how_to_end
-from cronlease.explain.format import at, how_to_resume, in_words, relative, times, without_status
+from cronlease.explain.format import at, how_to_replace, how_to_resume, in_words, relative, times, without_status
 from cronlease.explain.rows import Details, PastRun, Schedule
 
 # From this many abandoned runs in a row on, a claim costs a backoff in advance (take_refresh_lock).
@@ -151,10 +151,14 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
     if not row.every_is_readable:
         return [
             f'It cannot run: "{row.cron or row.every}" is not a cadence such as 10m..15m;'
-            f" `cronlease schedule create {name} --replace --every 10m..15m ...` fixes it."
+            f" {how_to_replace(row.function_name, '--every 10m..15m')} fixes it."
         ]
     if row.state == "dispatching":
         return ["Until that run ends, every hit is skipped as locked; its end decides when the next one is due."]
+    if not row.args_are_readable:
+        why = f" ({row.args['unreadable']})" if row.args else ""
+        fix = how_to_replace(row.function_name, "--args '{}'")
+        return [f"It cannot run: its args cannot be read{why}; {fix} fixes it."]
     taken_by = _lease(details, known)
     if known is not None and row.action not in known and not taken_by:
         return [f'No function of {source} is the action "{row.action}": it waits for a deployment that has one.']
@@ -188,8 +192,13 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
     if row.due:
         late = f" since {at(row.next_run_at)} ({relative(row.next_run_at, now)})" if row.next_run_at else ""
         return [f"It is due{late}: the next hit, run-due or worker runs it.", *_overdue(row), *_counts(row)]
-    if row.next_run_at is None and plan.is_unplanned(row):
-        return ["It is not due: the next hit, run-due or worker that sees it plans its next slot."]
+    if plan.is_unplanned(row):
+        # The plan says that it cannot run.
+        return (
+            []
+            if plan.is_unreadable(row)
+            else ["It is not due: the next hit, run-due or worker that sees it plans its next slot."]
+        )
     if row.next_run_at is None and row.planned_from == HIT:
         return ["It runs at each hit of its trigger, once for each delivery; run-due and worker leave it alone."]
     if row.next_run_at is None:
