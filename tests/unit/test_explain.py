@@ -105,6 +105,25 @@ def test_it_says_who_runs_it_now_and_until_when() -> None:
     assert "skipped as locked" in then
 
 
+def test_a_paused_row_whose_lease_ran_out_waits_for_a_person() -> None:
+    row: dict[str, Any] = {
+        "state": "paused",
+        "paused_at": ago(minutes=1),
+        "locked_by": REQUEST,
+        "locked_until": ago(minutes=2),
+    }
+    lease, then = said(past("running"), **row)[2:]
+    assert lease.startswith(f"Request {REQUEST} has had the lease since ")
+    assert lease.endswith(
+        "and it ran out 2 minutes ago before the run finished: `cronlease recover --all` clears it."
+    )
+    assert then.startswith("It will not run: it was paused 1 minute ago;")
+    writing = said(past("running"), backends=[backend()], **row)[2]
+    assert "ran out 2 minutes ago, but its transaction is still open: backend 4711 of the role prices" in writing
+    assert writing.endswith("; `cronlease schedule unlock prune` ends it now."), "no hit ends it"
+    assert not [line for line in said(backends=[backend(holds="prepared", gid="x")], **row) if "Every hit" in line]
+
+
 def test_it_says_that_a_lease_ran_out() -> None:
     stale, due = said(past("running"), state="stale", due=True, locked_by=REQUEST, locked_until=ago(seconds=40))[2:]
     assert "ran out 40 seconds ago before the run finished" in stale

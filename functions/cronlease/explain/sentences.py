@@ -90,9 +90,16 @@ def holder(details: Details) -> str | None:
         return None
     run = next((run for run in details.runs if run.request_id == row.locked_by), None)
     since = f" since {at(run.started_at)} ({relative(run.started_at, now)})" if run else ""
-    if row.state == "stale":
+    if _ran_out(row):
         ended = f" {relative(row.locked_until, now)}" if row.locked_until else ""
         writing = next((each for each in details.backends if each.holds_row), None)
+        if row.paused_at is not None:
+            # No hit reaches it: none takes over, and none ends what has it locked.
+            then = " before the run finished: `cronlease recover --all` clears it"
+            if writing is not None:
+                writing = writing._replace(overdue_at=None)
+                then = f", but its transaction is still open: {description(writing)}; {how_to_end(writing)}"
+            return f"Request {row.locked_by} has had the lease{since}, and it ran out{ended}{then}."
         if writing is not None:
             return (
                 f"Request {row.locked_by} has had the lease{since}, and it ran out{ended}, but its transaction is"
@@ -107,6 +114,10 @@ def holder(details: Details) -> str | None:
     return f"It is running now: request {row.locked_by} has had the lease{since}, {until} unless it is renewed."
 
 
+def _ran_out(row: Schedule) -> bool:
+    return row.locked_by is not None and row.state != "dispatching"
+
+
 def _strangers(details: Details) -> list[str]:
     """Sessions that hold the lock every claim takes first: a job's own transaction, or somebody else's."""
     return [
@@ -117,7 +128,7 @@ def _strangers(details: Details) -> list[str]:
     ] + [
         f"Every hit is skipped as locked, because its row is locked by {description(each)}; {how_to_end(each)}."
         for each in details.backends
-        if each.holds == "prepared" and details.schedule.state != "stale"
+        if each.holds == "prepared" and not _ran_out(details.schedule)
     ]
 
 
