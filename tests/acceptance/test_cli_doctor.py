@@ -247,7 +247,12 @@ def test_a_lease_that_ran_out_is_a_warning(doctor: Doctor, room: Room) -> None:
     room.query("select acquire_refresh_lock('tick', gen_random_uuid())")
     assert doctor.finds() == {}
     room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
-    assert doctor.finds() == {"leases": ("warning", "1 lease ran out before the run finished: tick")}
+    ran_out = {"leases": ("warning", "1 lease ran out before the run finished: tick")}
+    assert doctor.finds() == ran_out
+    room.query("select pause_refresh('tick')")
+    assert doctor.finds() == ran_out
+    assert doctor.shell.quickly("recover", "--all")[0] == 0
+    assert doctor.finds() == {}
 
 
 def test_alerts_that_nobody_could_deliver_are_a_warning_without_their_address(doctor: Doctor, room: Room) -> None:

@@ -219,7 +219,10 @@ def _leases(conn: SyncConnection) -> Iterator[Finding]:
     stale = _ask(conn, "leases")
     if stale["count"]:
         sentence = f"{counted(stale['count'], 'lease')} ran out before the run finished: {_names(stale)}"
-        fix = "run `cronlease recover --all`, or wait: the next hit takes over, unless a backend has the row locked"
+        fix = (
+            "run `cronlease recover --all`, or wait: the next hit takes over, unless the schedule is paused or a"
+            " backend has its row locked"
+        )
         yield warning("leases", sentence, fix)
     else:
         yield ok("leases", "no lease has run out under its run")

@@ -109,7 +109,8 @@ select jsonb_build_object(
 from jsonb_array_elements(
   public.read_refresh_status(p_runs => 0, p_schedules => 1000) -> 'schedules'
 ) as s (document)
-where s.document ->> 'state' = 'stale'
+where s.document ->> 'state' in ('stale', 'paused')
+  and s.document ->> 'locked_until' is not null
 
 -- name: unreadable
 -- How many schedules have args or an every that cannot be read, and the first names; counts at most 1000.
