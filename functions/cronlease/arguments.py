@@ -5,6 +5,7 @@ refused with one sentence, before anything is stored.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from math import isinf
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 _MOST_LEVELS = 200
 _LARGEST = 10**300
 _SHOWN_DIGITS = 40
+_TOO_LARGE = "a number that large cannot be stored"
 
 
 def decode(text: str | bytes) -> Any:
     """The JSON value. Raises ValueError, also for a number that a float cannot hold exactly as written."""
-    return json.loads(text, parse_constant=_refuse_constant, parse_float=_exact)
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_exact, parse_int=_whole)
 
 
 def encode(args: Mapping[str, Any]) -> str:
@@ -29,6 +31,9 @@ def encode(args: Mapping[str, Any]) -> str:
         raise ValueError("text with a NUL or half a character in it cannot be stored") from None
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
+    except ValueError as error:
+        # Python's own advice is for programmers; the other cause is a circular reference.
+        raise ValueError(_TOO_LARGE if "digits" in str(error) else str(error)) from None
     # An escaped backslash before u0000 is harmless.
     if "\\u0000" in text.replace("\\\\", ""):
         raise ValueError("text with a NUL or half a character in it cannot be stored")
@@ -46,7 +51,7 @@ def _check_bounds(args: Mapping[str, Any]) -> None:
         if any(number != number for number in numbers):
             raise ValueError("NaN is not a number that JSON has")
         if any(abs(number) >= _LARGEST for number in numbers):
-            raise ValueError("a number that large cannot be stored")
+            raise ValueError(_TOO_LARGE)
         parts = [
             value.values() if isinstance(value, dict) else value
             for value in values
@@ -59,6 +64,13 @@ def _check_bounds(args: Mapping[str, Any]) -> None:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _whole(number: str) -> int:
+    try:
+        return int(number)
+    except ValueError:
+        raise ValueError(f"a number in it has more than {sys.get_int_max_str_digits()} digits") from None
 
 
 def _exact(number: str) -> float:

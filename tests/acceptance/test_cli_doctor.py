@@ -247,7 +247,12 @@ def test_a_lease_that_ran_out_is_a_warning(doctor: Doctor, room: Room) -> None:
     room.query("select acquire_refresh_lock('tick', gen_random_uuid())")
     assert doctor.finds() == {}
     room.query("update refresh_schedule set locked_until = now() - interval '1 s'")
-    assert doctor.finds() == {"leases": ("warning", "1 lease ran out before the run finished: tick")}
+    ran_out = {"leases": ("warning", "1 lease ran out before the run finished: tick")}
+    assert doctor.finds() == ran_out
+    room.query("select pause_refresh('tick')")
+    assert doctor.finds() == ran_out
+    assert doctor.shell.quickly("recover", "--all")[0] == 0
+    assert doctor.finds() == {}
 
 
 def test_alerts_that_nobody_could_deliver_are_a_warning_without_their_address(doctor: Doctor, room: Room) -> None:
@@ -294,6 +299,30 @@ def test_a_cadence_that_cannot_be_read_is_broken(doctor: Doctor, room: Room) -> 
     assert doctor.finds() == {
         "cadences": ("broken", "4 schedules cannot run, the column every holds no cadence: a, b, c, ...")
     }
+
+
+def test_a_cron_that_never_comes_is_broken(doctor: Doctor, room: Room) -> None:
+    crons = {"fine": "0 9 29 2 *", "a": "61 * * * *", "b": "61 * * * *", "c": "0 0 30 2 *"}
+    for name, cron in crons.items():
+        room.query(f"select schedule_action('{name}', 'note', p_cron => '{cron}')")
+    room.query("select schedule_action('none', 'note', p_cron => '0 9 * * *')")
+    room.query("update refresh_schedule set cron = 'at nine' where function_name = 'none'")
+    room.query("select schedule_action('there', 'note', p_cron => '0 9 * * *')")
+    room.query("update refresh_schedule set time_zone = 'Mars' where function_name = 'there'")
+    how = "is not a cron expression ({}): write five fields, such as */5 * * * *"
+    said = [
+        f"2 schedules cannot be planned: a, b; '61 * * * *' {how.format('bad minute')}",
+        f"1 schedule cannot be planned: c; '0 0 30 2 *' {how.format('bad day-of-month')}",
+        f"1 schedule cannot be planned: none; 'at nine' {how.format('it has 2 fields')}",
+        "1 schedule cannot be planned: there; 'Mars' is not a time zone: write a name such as Europe/Berlin or"
+        " Etc/UTC",
+    ]
+    assert doctor.finds() == {"cadences": ("broken", "; ".join(said))}
+    lines = doctor.shell.quickly("doctor")[1]
+    assert (
+        'fix: run `cronlease schedule create NAME --replace --cron "0 9 * * 1-5" ...` for each, or correct' in lines
+    )
+    assert "the cadences of all schedules can be read" not in lines
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_every_answer_carries_a_request_id_of_its_own(served: Served) -> None:
         (b'{"args": {"a": 1e999}}', 400, "args"),
         (b'{"args": {"a": NaN}}', 400, "not JSON"),
         (b'{"args": {"a": 0.12345678901234567890}}', 400, "more digits than a number can have here"),
+        (b'{"args": {"a": ' + b"1" * 60_000 + b"}}", 400, "(a number in it has more than 4300 digits)"),
         (b'{"speed": 9}', 400, "speed"),
         (b"{", 400, "not JSON"),
         (b"\xff\xfe", 400, "not JSON"),

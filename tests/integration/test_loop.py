@@ -18,12 +18,13 @@ import pytest
 from cronlease import Run
 from cronlease.cli.database import EmbeddedDatabase
 from cronlease.db.connection import Database
+from cronlease.db.functions import Due
 from cronlease.db.queries import Query
 from cronlease.embedded.server import EmbeddedPostgres
 from cronlease.job import Job
 from cronlease.outcome import FailReason, Outcome, SkipReason, Status
 from cronlease.settings import load
-from cronlease.triggers.dispatch import Taken
+from cronlease.triggers.dispatch import Dispatcher, Taken
 from cronlease.triggers.worker import Worker
 from tests.integration.conftest import Room, Step, step, wait_until
 from tests.proxy import proxied
@@ -233,6 +234,40 @@ def test_an_exception_in_a_step_is_logged_and_the_loop_goes_on(room: Room, caplo
     asyncio.run(main())
     assert [getattr(record, "cronlease_fields", {}).get("action") for record in caplog.records][:1] == ["step_failed"]
     assert runs(room) == [("a", "success")]
+
+
+def test_a_row_of_an_unknown_action_is_named_once(
+    room: Room, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.query("select schedule_action(n, 'theirs') from unnest(array['a', 'b']) n")
+    asked = 0
+    still_due = Dispatcher._still_due
+
+    async def counted(self: Dispatcher) -> Due | None:
+        nonlocal asked
+        asked += 1
+        return await still_due(self)
+
+    monkeypatch.setattr(Dispatcher, "_still_due", counted)
+
+    async def main() -> None:
+        async with worker_of(room.dsn, nothing) as worker:
+            await step(worker)
+            await step(worker)
+            assert asked == 1, "it asks every 30 s"
+            monkeypatch.setattr("cronlease.triggers.worker._NAME_EVERY", 0.0)
+            worker._dispatcher._name_at = 0.0
+            room.query("select schedule_action('c', 'theirs')")
+            await step(worker)
+            await step(worker)
+            assert asked == 3
+
+    asyncio.run(main())
+    named = [record for record in caplog.records if "unknown_action" in str(vars(record).get("cronlease_fields"))]
+    fields = [vars(record)["cronlease_fields"] for record in named]
+    assert [(each["action"], each["function"]) for each in fields] == [("run_skipped", name) for name in "abc"]
+    assert {record.levelname for record in named} == {"WARNING"}
+    assert runs(room) == []
 
 
 def test_two_rows_run_in_parallel_where_that_is_asked_for(room: Room) -> None:

@@ -75,6 +75,9 @@ def test_args_that_cannot_be_read_leave_no_lease(room: Room, tmp_path: Path, cha
     for verb in (["status"], ["runs"], ["explain", NAME], ["schedule", "show", NAME], ["schedule", "list"]):
         assert shell.quickly(*verb)[0] == 0, shell.quickly(*verb)
         assert shell.quickly(*verb, "--json")[0] == 0
+    explained = shell.says_quickly("explain", NAME)
+    assert "It cannot run: its args cannot be read (" in explained
+    assert "It is due" not in explained
 
 
 @pytest.mark.parametrize("changes", ROWS.values(), ids=ROWS)

@@ -28,6 +28,7 @@ HEALTH = {
     "paused": (PAUSED, "paused"),
     "paused after failures": (f"{PAUSED}, failures = 3", "paused"),
     "paused while it runs": (f"{PAUSED}, {HELD}", "running"),
+    "paused, and its holder is gone": (f"{PAUSED}, locked_by = 'somebody', locked_until = {LONG_AGO}", "paused"),
     "completed": ("once = true, completed_at = clock_timestamp()", "completed"),
 }
 
@@ -64,12 +65,12 @@ def test_each_schedule_is_in_one_health_and_what_needs_a_person_comes_first(each
 
 
 def test_the_pages_together_show_each_schedule_once(each: psycopg.Connection) -> None:
-    pages = [page(each, page=number, size=5) for number in (1, 2, 3)]
+    pages = [page(each, page=number, size=6) for number in (1, 2, 3)]
     shown = [row["function_name"] for document in pages for row in document["schedules"]]
 
     assert shown == names(each)
     assert [document["more"] for document in pages] == [True, True, False]
-    assert page(each, page=3, size=5)["counts"] == page(each)["counts"]
+    assert page(each, page=3, size=6)["counts"] == page(each)["counts"]
 
 
 def test_a_search_takes_its_text_as_it_is(conn: psycopg.Connection) -> None:

@@ -108,6 +108,8 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "at most 36500 days": {"delay": timedelta(days=36501)},
     '"now and then" is not a cadence': {"every": "now and then"},
     '"" is not a cadence': {"every": ""},
+    '"10m..5m" is the wrong way round: write 5m..10m': {"every": "10m..5m"},
+    '"10m..now" is not a cadence': {"every": "10m..now"},
     r"args are an object, not \[1\]": {"args": Jsonb([1])},
     "args are an object, not null": {"args": Jsonb(None)},
 }

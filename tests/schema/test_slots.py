@@ -21,6 +21,7 @@ from tests.schema.calls import (
     finish,
     one,
     physical_row,
+    recover,
     refused,
     renew,
     row,
@@ -293,6 +294,10 @@ def test_a_one_shot_that_is_out_of_attempts_is_paused_and_a_person_can_resume_it
     at = row(conn)["next_run_at"]
     assert call(conn, "plan_refresh", function_name=JOB, planned_from=None, next_run_at=at, cadence=None)[0]
     assert "out of attempts: 2" in row(conn)["paused_reason"]
+    assert one(conn, "select state from public.refresh_status where function_name = 'job'") == "paused"
+    assert call(conn, "read_refresh_schedule", function_name=JOB)[0]["schedule"]["health"] == "paused"
+    assert recover(conn) == 1
+    assert (row(conn)["locked_by"], row(conn)["paused_at"] is None) == (None, False)
 
 
 def test_one_shots_have_any_number_of_attempts_unless_said(conn: psycopg.Connection) -> None:

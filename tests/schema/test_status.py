@@ -25,7 +25,7 @@ SHOWN = {
     "its holder is gone and it backs off": (f"{EXPIRED}, next_run_at = {AHEAD}", "stale", False),
     "paused": (PAUSED, "paused", False),
     "paused while it runs": (f"{PAUSED}, {HELD}", "dispatching", False),
-    "paused after its holder was gone": (f"{PAUSED}, {EXPIRED}", "stale", False),
+    "paused after its holder was gone": (f"{PAUSED}, {EXPIRED}", "paused", False),
     "a one-shot to come": ("once = true", "pending", True),
     "completed": (COMPLETED, "completed", False),
     "completed and paused": (f"{COMPLETED}, {PAUSED}", "completed", False),

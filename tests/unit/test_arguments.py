@@ -23,6 +23,12 @@ def test_a_number_that_would_be_rounded_is_refused(text: str | bytes) -> None:
         arguments.decode(text)
 
 
+def test_a_whole_number_that_python_does_not_read_is_refused_in_words_of_our_own() -> None:
+    assert arguments.decode("-" + "1" * 4300) < 0
+    with pytest.raises(ValueError, match=r"^a number in it has more than 4300 digits$"):
+        arguments.decode('{"n": -' + "1" * 4301 + "}")
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
@@ -30,6 +36,7 @@ def test_a_number_that_would_be_rounded_is_refused(text: str | bytes) -> None:
         ("\ud800", "half a character"),
         (arguments.decode("1e999"), "a number that large"),
         (-(10**300), "a number that large"),
+        pytest.param(10**5000, "a number that large", id="too long to be shown"),
         (float("nan"), "NaN"),
         ((1e301,), "a number that large"),
         (NESTED, "nested more than 200 levels deep"),

@@ -105,6 +105,25 @@ def test_it_says_who_runs_it_now_and_until_when() -> None:
     assert "skipped as locked" in then
 
 
+def test_a_paused_row_whose_lease_ran_out_waits_for_a_person() -> None:
+    row: dict[str, Any] = {
+        "state": "paused",
+        "paused_at": ago(minutes=1),
+        "locked_by": REQUEST,
+        "locked_until": ago(minutes=2),
+    }
+    lease, then = said(past("running"), **row)[2:]
+    assert lease.startswith(f"Request {REQUEST} has had the lease since ")
+    assert lease.endswith(
+        "and it ran out 2 minutes ago before the run finished: `cronlease recover --all` clears it."
+    )
+    assert then.startswith("It will not run: it was paused 1 minute ago;")
+    writing = said(past("running"), backends=[backend()], **row)[2]
+    assert "ran out 2 minutes ago, but its transaction is still open: backend 4711 of the role prices" in writing
+    assert writing.endswith("; `cronlease schedule unlock prune` ends it now."), "no hit ends it"
+    assert not [line for line in said(backends=[backend(holds="prepared", gid="x")], **row) if "Every hit" in line]
+
+
 def test_it_says_that_a_lease_ran_out() -> None:
     stale, due = said(past("running"), state="stale", due=True, locked_by=REQUEST, locked_until=ago(seconds=40))[2:]
     assert "ran out 40 seconds ago before the run finished" in stale
@@ -138,6 +157,29 @@ LATER = NOW + timedelta(minutes=12)
 def test_it_says_whether_and_when_it_runs_next(row: dict[str, Any], parts: tuple[str, ...]) -> None:
     last = said(**row)[-1]
     assert all(part in last for part in parts), last
+
+
+def test_a_cron_that_cannot_be_read_is_named_with_what_fixes_it() -> None:
+    why = "'61 * * * *' is not a cron expression (bad minute): write five fields, such as */5 * * * *"
+    fix = '`cronlease schedule create prune --replace --cron "0 9 * * 1-5" ...` fixes it.'
+    assert said(cron="61 * * * *")[2:] == [f"It cannot run: {why}; {fix}"]
+    planned: dict[str, Any] = {"cron": "61 * * * *", "next_run_at": ago(minutes=5), "due": True}
+    due, *then = said(**planned)[2:]
+    assert due.startswith("It is due since ")
+    assert then == [f"It cannot be planned again: {why}; {fix}"]
+    waits = said(cron="1 * * * *")[2]
+    assert waits == "It is not due: the next hit, run-due or worker that sees it plans its next slot."
+
+
+def test_args_that_cannot_be_read_are_named_with_what_fixes_it() -> None:
+    row: dict[str, Any] = {"once": True, "due": True, "next_run_at": ago(minutes=5), "args_are_readable": False}
+    fix = "`cronlease schedule create prune --replace --args '{}' ...` fixes it."
+    assert said(**row, args={"unreadable": "nested"})[2:] == [
+        f"It cannot run: its args cannot be read (nested); {fix}"
+    ]
+    assert said(**row)[2:] == [f"It cannot run: its args cannot be read; {fix}"], "whoever may not see args"
+    readable = {**row, "args_are_readable": True, "args": {"unreadable": "theirs"}}
+    assert said(**readable)[2].startswith("It is due since ")
 
 
 def test_it_says_what_went_wrong_before_although_it_is_due() -> None:

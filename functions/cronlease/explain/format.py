@@ -83,5 +83,9 @@ def without_status(status: str | None, error: str | None) -> str:
     return (error or "").removeprefix(f"{status}: ")
 
 
+def how_to_replace(name: str, option: str) -> str:
+    return f"`cronlease schedule create {shlex.quote(name)} --replace {option} ...`"
+
+
 def how_to_resume(name: str) -> str:
     return f"`cronlease schedule resume {shlex.quote(name)}` lets it run again"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from cronlease.cadence import Cadence
-from cronlease.explain.format import at
+from cronlease.explain.format import at, how_to_replace
 from cronlease.explain.rows import Schedule
 
 NEXT_SLOT = "Next slot: "
@@ -37,12 +37,29 @@ def is_unplanned(row: Schedule) -> bool:
     return row.next_run_at is None and " " in (row.cron or row.planned_from or "")
 
 
+def is_unreadable(row: Schedule) -> bool:
+    try:
+        cadence_of(row)
+    except ValueError:
+        return True
+    return False
+
+
+def _unreadable(row: Schedule, why: ValueError) -> str:
+    if row.every is None and row.cron is None:
+        return f"Its cadence cannot be read: {why}."
+    # What was planned before it was edited still runs.
+    what = "be planned again" if row.next_run_at is not None and row.every_is_readable else "run"
+    option = "--every 10m..15m" if row.cron is None else '--cron "0 9 * * 1-5"'
+    return f"It cannot {what}: {why}; {how_to_replace(row.function_name, option)} fixes it."
+
+
 def sentences(row: Schedule, now: datetime) -> list[str]:
     """What the plan was made from, and the next slots; nothing for a band, a one-shot or a hit."""
     try:
         cadence = cadence_of(row)
     except ValueError as error:
-        return [f"Its cadence cannot be read: {error}."]
+        return [_unreadable(row, error)]
     made_from = []
     if row.planned_from is not None and not row.once:
         since = f" since {at(row.planned_at)}" if row.planned_at else ""

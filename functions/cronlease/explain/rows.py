@@ -33,6 +33,7 @@ class Schedule(NamedTuple):
     paused_reason: str | None = None
     args: dict[str, Any] | None = None
     every_is_readable: bool = True
+    args_are_readable: bool = True
     cron: str | None = None
     time_zone: str | None = None
     missed: str | None = None

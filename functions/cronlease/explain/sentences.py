@@ -7,7 +7,7 @@ from datetime import datetime
 from cronlease.cadence import HIT
 from cronlease.explain import plan
 from cronlease.explain.backends import description, how_to_end
-from cronlease.explain.format import at, how_to_resume, in_words, relative, times, without_status
+from cronlease.explain.format import at, how_to_replace, how_to_resume, in_words, relative, times, without_status
 from cronlease.explain.rows import Details, PastRun, Schedule
 
 # From this many abandoned runs in a row on, a claim costs a backoff in advance (take_refresh_lock).
@@ -90,9 +90,16 @@ def holder(details: Details) -> str | None:
         return None
     run = next((run for run in details.runs if run.request_id == row.locked_by), None)
     since = f" since {at(run.started_at)} ({relative(run.started_at, now)})" if run else ""
-    if row.state == "stale":
+    if _ran_out(row):
         ended = f" {relative(row.locked_until, now)}" if row.locked_until else ""
         writing = next((each for each in details.backends if each.holds_row), None)
+        if row.paused_at is not None:
+            # No hit reaches it: none takes over, and none ends what has it locked.
+            then = " before the run finished: `cronlease recover --all` clears it"
+            if writing is not None:
+                writing = writing._replace(overdue_at=None)
+                then = f", but its transaction is still open: {description(writing)}; {how_to_end(writing)}"
+            return f"Request {row.locked_by} has had the lease{since}, and it ran out{ended}{then}."
         if writing is not None:
             return (
                 f"Request {row.locked_by} has had the lease{since}, and it ran out{ended}, but its transaction is"
@@ -107,6 +114,10 @@ def holder(details: Details) -> str | None:
     return f"It is running now: request {row.locked_by} has had the lease{since}, {until} unless it is renewed."
 
 
+def _ran_out(row: Schedule) -> bool:
+    return row.locked_by is not None and row.state != "dispatching"
+
+
 def _strangers(details: Details) -> list[str]:
     """Sessions that hold the lock every claim takes first: a job's own transaction, or somebody else's."""
     return [
@@ -117,7 +128,7 @@ def _strangers(details: Details) -> list[str]:
     ] + [
         f"Every hit is skipped as locked, because its row is locked by {description(each)}; {how_to_end(each)}."
         for each in details.backends
-        if each.holds == "prepared" and details.schedule.state != "stale"
+        if each.holds == "prepared" and not _ran_out(details.schedule)
     ]
 
 
@@ -151,10 +162,14 @@ def _next(details: Details, known: Collection[str] | None, source: str) -> list[
     if not row.every_is_readable:
         return [
             f'It cannot run: "{row.cron or row.every}" is not a cadence such as 10m..15m;'
-            f" `cronlease schedule create {name} --replace --every 10m..15m ...` fixes it."
+            f" {how_to_replace(row.function_name, '--every 10m..15m')} fixes it."
         ]
     if row.state == "dispatching":
         return ["Until that run ends, every hit is skipped as locked; its end decides when the next one is due."]
+    if not row.args_are_readable:
+        why = f" ({row.args['unreadable']})" if row.args else ""
+        fix = how_to_replace(row.function_name, "--args '{}'")
+        return [f"It cannot run: its args cannot be read{why}; {fix} fixes it."]
     taken_by = _lease(details, known)
     if known is not None and row.action not in known and not taken_by:
         return [f'No function of {source} is the action "{row.action}": it waits for a deployment that has one.']
@@ -188,8 +203,13 @@ def _due(row: Schedule, now: datetime, name: str) -> list[str]:
     if row.due:
         late = f" since {at(row.next_run_at)} ({relative(row.next_run_at, now)})" if row.next_run_at else ""
         return [f"It is due{late}: the next hit, run-due or worker runs it.", *_overdue(row), *_counts(row)]
-    if row.next_run_at is None and plan.is_unplanned(row):
-        return ["It is not due: the next hit, run-due or worker that sees it plans its next slot."]
+    if plan.is_unplanned(row):
+        # The plan says that it cannot run.
+        return (
+            []
+            if plan.is_unreadable(row)
+            else ["It is not due: the next hit, run-due or worker that sees it plans its next slot."]
+        )
     if row.next_run_at is None and row.planned_from == HIT:
         return ["It runs at each hit of its trigger, once for each delivery; run-due and worker leave it alone."]
     if row.next_run_at is None:

@@ -210,6 +210,18 @@ def log_unreadable(function: str, request_id: UUID, why: str) -> None:
     )
 
 
+def log_unknown(function: str) -> None:
+    """The WARNING line of a row that was left alone, because its action is not in this deployment."""
+    reason = SkipReason.UNKNOWN_ACTION
+    log(
+        _LEVELS[reason],
+        f"Skipped {function}: {_HINTS[reason]}",
+        action="run_skipped",
+        reason=reason.value,
+        function=function,
+    )
+
+
 def _advice(error: DatabaseTrouble) -> str:
     """What the error says, and what to do about it."""
     match error:

@@ -23,7 +23,7 @@ from cronlease.job import Job
 from cronlease.outcome import Outcome, SkipReason
 from cronlease.process import spawn_guard
 from cronlease.process.shutdown import process
-from cronlease.run.attempt import Attempt, UnreadableCadence, claim, log_unreadable, skip
+from cronlease.run.attempt import Attempt, UnreadableCadence, claim, log_unknown, log_unreadable, skip
 from cronlease.run.execution import job_rules, plan_of, run_claimed, tell
 from cronlease.run.first_run import ensure_row
 from cronlease.settings import Settings
@@ -69,8 +69,10 @@ class Dispatcher:
         self._rows_are_there = False
         self._prune_at = 0.0
         self._tell_at = 0.0
+        self._name_at = 0.0
         self._plan_at = 0.0
         self._unreadable: set[tuple[str, str]] = set()
+        self._unknown: set[str] = set()
         # A run that may kill this process is under way: a second one would make two rows die of one.
         self._in_doubt = False
 
@@ -128,6 +130,18 @@ class Dispatcher:
         if time.monotonic() >= self._tell_at:
             self._tell_at = time.monotonic() + every
             await tell(self._database, self._settings)
+
+    async def name_unknown(self, every: float) -> None:
+        """Logs the names of due rows whose action is not one of the jobs, each once; not again within `every`
+        seconds."""
+        if time.monotonic() < self._name_at:
+            return
+        self._name_at = time.monotonic() + every
+        due = await self._still_due()
+        for name in due.unknown_names if due else ():
+            if name not in self._unknown:
+                self._unknown.add(name)
+                log_unknown(name)
 
     async def _claim(self, number: int, trigger: str, stop_at: float) -> Taken:
         jobs = self._jobs.values()

@@ -28,6 +28,7 @@ _SHORTEST = 0.1
 _FIRST_RETRY = 1.0
 _PRUNE_EVERY = 600.0
 _TELL_EVERY = 30.0
+_NAME_EVERY = 30.0
 
 
 class Pace(NamedTuple):
@@ -88,6 +89,7 @@ class Worker:
         if not taken.runs and taken.outcome is None:
             await self._dispatcher.prune(_PRUNE_EVERY)
             await self._dispatcher.tell(_TELL_EVERY)
+            await self._dispatcher.name_unknown(_NAME_EVERY)
         return taken
 
     async def run(self) -> None:

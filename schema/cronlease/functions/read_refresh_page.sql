@@ -128,6 +128,7 @@ begin
             row_number() over (order by r.locked_until rows unbounded preceding) as turn
           from public.refresh_schedule r
           where r.locked_until is not null
+            and r.paused_at is null
           order by r.locked_until
           limit p_reach
         ) s

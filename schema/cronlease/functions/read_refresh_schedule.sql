@@ -18,7 +18,8 @@ as $$
       select to_jsonb(s)
         || jsonb_build_object(
           'health', public.refresh_health(t, clock_timestamp()),
-          'every_is_readable', coalesce(public.is_band(t.every), public.is_cron(t.cron), true)
+          'every_is_readable', coalesce(public.is_band(t.every), public.is_cron(t.cron), true),
+          'args_are_readable', public.args_mistake(p_args => t.args) is null
         )
         || case
           when p_with_args then jsonb_build_object('args', public.readable_args(p_args => t.args))

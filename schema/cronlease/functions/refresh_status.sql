@@ -5,8 +5,9 @@ select
   case
     when s.completed_at is not null then 'completed'
     when s.locked_until > moment.at then 'dispatching'
-    when s.locked_until is not null then 'stale'
+    -- Nobody takes over: it waits for a person.
     when s.paused_at is not null then 'paused'
+    when s.locked_until is not null then 'stale'
     when s.breaker_until is not null then 'breaker_open'
     when s.late_at <= moment.at and coalesce(s.next_run_at <= moment.at, true) then 'late'
     else 'pending'

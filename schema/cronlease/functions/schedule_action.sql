@@ -27,6 +27,7 @@ set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
+  v_turned text := split_part(p_every, '..', 2) || '..' || split_part(p_every, '..', 1);
   v_mistake text := case
     when coalesce(btrim(p_function_name), '') = '' then 'a schedule needs a name'
     when coalesce(btrim(p_action), '') = '' then 'a schedule needs an action'
@@ -56,6 +57,8 @@ declare
       format('only a beat or a cron has slots to skip, and %s has none: leave out missed and late', p_every)
     when position('..' in p_every) > 0 and p_attempts is not null then
       format('only a slot of a beat or a cron has attempts, and %s has none: leave them out', p_every)
+    when not public.is_band(p_every) and public.is_band(v_turned) then
+      format('"%s" is the wrong way round: write %s', p_every, v_turned)
     when not public.is_band(p_every) then format('"%s" is not a cadence: write 10m, or 10m..15m', p_every)
     else public.args_mistake(p_args => p_args)
   end;

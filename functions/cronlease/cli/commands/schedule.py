@@ -70,7 +70,7 @@ def show_command(toolbox: Toolbox, name: str, as_json: bool) -> None:
         output.as_json(details.as_json)
         return
     for field, value in details.schedule._asdict().items():
-        if value is not None and field not in ("every_is_readable", "health"):
+        if value is not None and field not in ("every_is_readable", "args_are_readable", "health"):
             output.text(f"{field:<20} {at(value) if hasattr(value, 'astimezone') else output.plain(value)}")
     for sentence in plan.sentences(details.schedule, details.now):
         output.text(sentence)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from cronlease.cadence import Cadence
 from cronlease.cli.doctor import alerts
 from cronlease.cli.doctor.finding import Finding, broken, info, ok, warning
 from cronlease.cli.drift import BY_HAND, MIGRATE, drift
@@ -30,6 +31,7 @@ from cronlease.settings import Settings
 _ask = Questions(__file__)
 _OLDEST = 140000
 _SKEW_SECONDS = 2.0
+_MOST_CRONS = 10
 _A_CLAIM = "execute on acquire_refresh_lock"
 _OWNER = "run the doctor again as the owner of the schema"
 
@@ -59,9 +61,8 @@ def check(
     if there == "complete":
         yield from _tried("leases", _leases(conn))
         yield from _tried("backends", _backends(conn))
-        unplanned = _unreadable(conn, "cadences", "every", "holds no cadence", "--every 10m..15m")
-        yield from _tried("cadences", unplanned)
-        yield from _tried("args", _unreadable(conn, "args", "args", "cannot be read", "--args"))
+        yield from _tried("cadences", _readable("cadences", _cadences(conn)))
+        yield from _tried("args", _readable("args", _unreadable(conn, "args", "args", "cannot be read", "--args")))
         yield from _tried("alerts", alerts.check(conn, settings.alert_url))
         if known is not None:
             yield from _tried("actions", _actions(conn, known))
@@ -218,10 +219,38 @@ def _leases(conn: SyncConnection) -> Iterator[Finding]:
     stale = _ask(conn, "leases")
     if stale["count"]:
         sentence = f"{counted(stale['count'], 'lease')} ran out before the run finished: {_names(stale)}"
-        fix = "run `cronlease recover --all`, or wait: the next hit takes over, unless a backend has the row locked"
+        fix = (
+            "run `cronlease recover --all`, or wait: the next hit takes over, unless the schedule is paused or a"
+            " backend has its row locked"
+        )
         yield warning("leases", sentence, fix)
     else:
         yield ok("leases", "no lease has run out under its run")
+
+
+def _readable(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    found = list(findings)
+    yield from found or [ok(check, f"the {check} of all schedules can be read")]
+
+
+def _cadences(conn: SyncConnection) -> Iterator[Finding]:
+    yield from _unreadable(conn, "cadences", "every", "holds no cadence", "--every 10m..15m")
+    unreadable = [(each, why) for each in _ask(conn, "crons") if (why := _mistake(**each["cadence"]))]
+    for each, why in unreadable[:_MOST_CRONS]:
+        sentence = f"{counted(each['count'], 'schedule')} cannot be planned: {_names(each)}; {why}"
+        yield broken("cadences", sentence, _replace('--cron "0 9 * * 1-5"'))
+    if more := unreadable[_MOST_CRONS:]:
+        sentence = f"{counted(len(more), 'more cron')} cannot be read"
+        yield broken("cadences", sentence, "correct those above, and run the doctor again")
+
+
+def _mistake(cron: str, time_zone: str | None, has_form: bool) -> str | None:
+    """Why that cron cannot be read, by the code that plans or by the claim, which checks only its form."""
+    try:
+        Cadence.of_cron(cron, time_zone)
+    except ValueError as error:
+        return str(error)
+    return None if has_form else f"{cron!r} is not a cron expression: write five fields, such as */5 * * * *"
 
 
 def _unreadable(conn: SyncConnection, check: str, column: str, how: str, option: str) -> Iterator[Finding]:
@@ -229,10 +258,11 @@ def _unreadable(conn: SyncConnection, check: str, column: str, how: str, option:
     if unreadable["count"]:
         count = counted(unreadable["count"], "schedule")
         sentence = f"{count} cannot run, the column {column} {how}: {_names(unreadable)}"
-        fix = f"run `cronlease schedule create NAME --replace {option} ...` for each, or correct the column by hand"
-        yield broken(check, sentence, fix)
-    else:
-        yield ok(check, f"the {check} of all schedules can be read")
+        yield broken(check, sentence, _replace(option))
+
+
+def _replace(option: str) -> str:
+    return f"run `cronlease schedule create NAME --replace {option} ...` for each, or correct the column by hand"
 
 
 def _names(some: dict[str, Any]) -> str:

@@ -109,10 +109,11 @@ select jsonb_build_object(
 from jsonb_array_elements(
   public.read_refresh_status(p_runs => 0, p_schedules => 1000) -> 'schedules'
 ) as s (document)
-where s.document ->> 'state' = 'stale'
+where s.document ->> 'state' in ('stale', 'paused')
+  and s.document ->> 'locked_until' is not null
 
 -- name: unreadable
--- How many schedules have a cadence or args that cannot be read, and the first names; counts at most 1000.
+-- How many schedules have args or an every that cannot be read, and the first names; counts at most 1000.
 select jsonb_build_object(
   'count', count(*),
   'names', coalesce((array_agg(unreadable.function_name order by unreadable.function_name))[:3], '{}')
@@ -122,11 +123,27 @@ from (
   from public.refresh_schedule s
   where s.completed_at is null
     and case %(column)s::text
-      when 'every' then not coalesce(public.is_band(s.every), public.is_cron(s.cron), true)
+      when 'every' then not coalesce(public.is_band(s.every), true)
       when 'args' then public.args_mistake(p_args => s.args) is not null
     end
   limit 1000
 ) unreadable
+
+-- name: crons
+-- The different crons of schedules, with how many schedules have each and the first names; at most 10000 crons.
+select coalesce(jsonb_agg(to_jsonb(crons)), '[]')
+from (
+  select
+    jsonb_build_object('cron', s.cron, 'time_zone', s.time_zone, 'has_form', public.is_cron(s.cron)) as cadence,
+    count(*) as count,
+    (array_agg(s.function_name order by s.function_name))[:3] as names
+  from public.refresh_schedule s
+  where s.completed_at is null
+    and s.cron is not null
+  group by s.cron, s.time_zone
+  order by min(s.function_name)
+  limit 10000
+) crons
 
 -- name: actions
 -- Actions that are not known, with how many schedules wait for each; the ten most wanted. Without leases: a row of
