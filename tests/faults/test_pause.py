@@ -5,7 +5,7 @@ import time
 import psycopg
 import pytest
 
-from tests.faults.profile import Profile, thorough
+from tests.faults.profile import Profile
 from tests.faults.scene import IDLE_SECONDS, IN_TRANSACTION, UNFENCED, Hit, Point, Scene, until_it_runs
 from tests.faults.takeover import POINTS, paused, record, violations
 
@@ -20,7 +20,8 @@ def test_a_paused_holder_cannot_write(scene: Scene, profile: Profile) -> None:
     record(profile, "P3", seen)
 
 
-@pytest.mark.parametrize("name", ["claimed", thorough("fetching")])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["claimed", "fetching"])
 def test_a_pause_that_really_outlasts_the_lease_ends_the_same(scene: Scene, name: str) -> None:
     assert violations(scene, name, paused(scene), ageing=False) == []
 

@@ -125,6 +125,7 @@ def test_an_idle_server_ends_immediately(served: Served, room: Room) -> None:
     ended_well(served, room)
 
 
+@pytest.mark.thorough
 def test_the_end_is_announced_to_a_balancer_that_only_looks(serve: Serve, room: Room) -> None:
     """It answers all that time and says so, even when it has nothing to do; a run in progress goes on meanwhile."""
     served = serve(room.dsn, source=JOBS, CRONLEASE_ANNOUNCE_SECONDS="1.2")

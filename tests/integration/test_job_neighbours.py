@@ -128,6 +128,7 @@ def test_no_host_has_more_than_so_many_requests_at_a_time(
     assert 1 <= most <= int(bound or 2)
 
 
+@pytest.mark.thorough
 def test_all_boards_of_a_host_that_allows_few_requests_arrive_in_one_run(room: Room, feeds: Feeds) -> None:
     """Five requests a second, and whoever comes too soon is told when to come again."""
     lock = threading.Lock()

@@ -321,6 +321,7 @@ def test_the_next_run_counts_from_the_moment_the_row_could_be_had(
         finishing = thread.submit(finish, finisher, *held, delay=HOUR)
         deadline = time.monotonic() + 10
         while not one(conn, waiting, [finisher.info.backend_pid]):
+            assert not finishing.done(), "the finish did not wait"
             assert time.monotonic() < deadline, "the finish never waited"
         freed_at = one(conn, "select clock_timestamp()")
         blocker.rollback()

@@ -75,6 +75,7 @@ def migrating_after(run: psycopg.Connection[Any], dsn: str) -> Iterator[Future[l
         yield migration
 
 
+@pytest.mark.thorough
 def test_hits_go_on_while_migrate_waits_for_a_long_run(old_dsn: str) -> None:
     with (
         psycopg.connect(old_dsn) as run,
