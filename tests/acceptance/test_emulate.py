@@ -489,6 +489,7 @@ def test_a_promise_that_is_broken_makes_the_exit_status_1(data_dir: Path, port: 
     assert violation.startswith("a run did not advance the schedule exactly once: cheat, ")
 
 
+@pytest.mark.thorough
 def test_once_says_what_the_hit_was_answered(data_dir: Path, port: int, dsn: str, cheats: Path) -> None:
     options = ["--once", "--oidc", "--source", str(cheats), "--target", "fail", "--port", str(port)]
     answers = []

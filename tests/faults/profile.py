@@ -56,7 +56,7 @@ SIZES = {
     "P34": Size(3, 20, 500),  # slots of two times two hundred hits
     "P35": Size(1, 1, 25),  # rounds of each fault, of forty rows in batches of eight
     "P38": Size(2, 2, 20),  # seconds that each of the seven steps lasts
-    "P36": Size(12, 100, 500),  # incidents
+    "P36": Size(6, 100, 500),  # incidents
     "soak": Size(8, 30, 1800),  # seconds
 }
 

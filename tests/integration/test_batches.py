@@ -56,6 +56,7 @@ def running(room: Room) -> bool:
     return bool(room.query("select 1 from refresh_runs where status = 'running'"))
 
 
+@pytest.mark.thorough
 def test_one_heartbeat_keeps_all_leases_and_a_busy_or_lost_one_harms_no_other(room: Room) -> None:
     schedule(room, *NAMES)
 

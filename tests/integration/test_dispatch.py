@@ -136,6 +136,7 @@ def test_a_row_of_an_unknown_action_is_left_alone_and_named(actions: Actions) ->
     assert actions.query("select * from refresh_schedule where function_name = 'theirs'") == before
 
 
+@pytest.mark.thorough
 def test_many_dispatchers_run_each_row_exactly_once(actions: Actions) -> None:
     wanted = [f"row {number:03}" for number in range(120)]
     for name in wanted:

@@ -52,6 +52,7 @@ def source(name: str, url: str) -> Source:
     return Source(name=name, kind="greenhouse", url=url, allow_private=True)
 
 
+@pytest.mark.thorough
 def test_deaf_names_do_not_delay_the_others(web: Web, resolver: Resolver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEASE_SOURCES_AT_ONCE", "64")
     web.scripts["/"] = answer(BOARD)

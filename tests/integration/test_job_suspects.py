@@ -123,6 +123,7 @@ def test_a_source_that_was_fetched_alone_when_the_run_died_is_left_alone(room: R
     assert notes(room) == []
 
 
+@pytest.mark.thorough
 def test_a_suspect_whose_turn_did_not_come_is_still_one(
     room: Room, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
 ) -> None:

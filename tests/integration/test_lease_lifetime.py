@@ -98,6 +98,7 @@ def test_max_run_ends_a_job_that_never_returns(room: Room) -> None:
     assert "deadline" in room.row("last_error")[0]
 
 
+@pytest.mark.thorough
 def test_max_run_frees_the_lease_of_a_thread_that_cannot_be_cancelled(room: Room) -> None:
     gone, done = threading.Event(), threading.Event()
     late: list[BaseException] = []

@@ -33,6 +33,7 @@ def test_the_mechanism_says_nothing_of_openings() -> None:
     assert [path.name for path in ours if "opening" in path.read_text("utf-8").lower()] == []
 
 
+@pytest.mark.thorough
 def test_a_function_of_ones_own_gets_the_tables_of_the_mechanism_and_no_others(empty_dsn: str) -> None:
     assert set(create_if_absent(empty_dsn, packages=of_actions(["refresh_prices"]))) == ONLY_OURS
 
