@@ -411,10 +411,8 @@ def test_in_a_configured_database_times_are_shortened_by_speed_alone(
     assert (verdict["runs"]["success"] >= 3, verdict["violations"], verdict["too_few"]) == (True, [], None)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [thorough(["--hit-every", "0.2s", "--for", "2s"]), thorough(["--chaos", "--for", "2s"]), ["--once"]],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", [["--hit-every", "0.2s", "--for", "2s"], ["--chaos", "--for", "2s"], ["--once"]])
 def test_an_emulation_leaves_the_schedules_of_a_configured_database_as_they_are(
     data_dir: Path, port: int, dsn: str, prices: Path, how: list[str]
 ) -> None:

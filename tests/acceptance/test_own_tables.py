@@ -8,6 +8,7 @@ import pytest
 
 from tests.acceptance.conftest import FUNCTIONS, JOBS, Serve, free_port
 from tests.acceptance.shell import Shell
+from tests.faults.profile import one_in
 from tests.integration.conftest import Room
 
 MAIN = FUNCTIONS / "main.py"
@@ -68,7 +69,7 @@ def test_without_a_source_no_table_of_a_job_is_made_or_missed(
     assert "openings is missing" in cronlease.quickly("migrate", "--check")[1], "what is there is kept up"
 
 
-@pytest.mark.parametrize("verb", ["trigger", "run-due", "worker", "serve", "emulate --once"])
+@pytest.mark.parametrize("verb", one_in(3, ["trigger", "run-due", "worker", "serve", "emulate --once"]))
 def test_a_verb_that_runs_functions_does_not_run_the_shipped_job_by_accident(
     empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

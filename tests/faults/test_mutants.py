@@ -101,7 +101,7 @@ def scratch(embedded_server: Server) -> Iterator[Scratch]:
     embedded_server.drop(name)
 
 
-@pytest.mark.parametrize("mutant", one_in(4, MUTANTS), ids=lambda mutant: mutant.says)
+@pytest.mark.parametrize("mutant", one_in(6, MUTANTS), ids=lambda mutant: mutant.says)
 def test_a_missing_guard_is_noticed(scratch: Scratch, mutant: Mutant) -> None:
     scratch.green(mutant.killer)
     scratch.repair(mutant)

@@ -13,6 +13,7 @@ from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, Status
 from cronlease.run.execution import run_once
 from cronlease.settings import load
+from tests.faults.profile import one_in
 from tests.integration.conftest import Room
 from tests.integration.test_loop import QUICK, schedule, working
 
@@ -64,7 +65,7 @@ async def beside_another(room: Room, job: Callable[[Run], Any]) -> list[Outcome]
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("error", one_in(2, [SystemExit, KeyboardInterrupt]))
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_task_of_a_job_cannot_end_the_process(
     room: Room, way: Callable[..., Any], error: type[BaseException], new_loop: Any

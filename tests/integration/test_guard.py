@@ -16,6 +16,7 @@ from cronlease.job import Hit, Job
 from cronlease.outcome import FailReason, Outcome, Status
 from cronlease.run.execution import run_once
 from cronlease.settings import load
+from tests.faults.profile import one_in
 from tests.integration.conftest import Room
 from tests.proxy import proxied
 
@@ -405,7 +406,9 @@ class Exits(Exception):
         raise SystemExit(3)
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), Exits(), StopIteration(), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error", one_in(2, [SystemExit(0), KeyboardInterrupt(), Exits(), StopIteration(), GeneratorExit()])
+)
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_job_cannot_end_the_process(room: Room, error: BaseException, is_async: bool) -> None:
     def exits(run: Run) -> None:

@@ -16,6 +16,7 @@ from cronlease.run.execution import run_once
 from cronlease.settings import load
 from cronlease.triggers.dispatch import Dispatcher
 from tests.acceptance.shell import Shell
+from tests.faults.profile import one_in
 from tests.integration.conftest import NAME, Room, step
 from tests.proxy import proxied
 
@@ -80,7 +81,7 @@ def test_args_that_cannot_be_read_leave_no_lease(room: Room, tmp_path: Path, cha
     assert "It is due" not in explained
 
 
-@pytest.mark.parametrize("changes", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("changes", one_in(3, ROWS.values()), ids=ROWS)
 def test_a_dispatcher_passes_over_args_that_cannot_be_read_and_names_the_row(
     room: Room, changes: str, caplog: pytest.LogCaptureFixture
 ) -> None:

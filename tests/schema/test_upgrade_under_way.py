@@ -17,6 +17,7 @@ from cronlease.db.migration.migrate import migrate
 from cronlease.db.migration.packages import MigrationError
 from cronlease.db.migration.schema_files import SchemaFile
 from cronlease.db.migration.table_locks import lock_tables
+from tests.faults.profile import one_in
 from tests.integration.conftest import wait_until
 from tests.schema.calls import one
 from tests.schema.test_upgrade_version import ACQUIRE, CLAIM_DUE, DUMP, OF_A_RUN, OTHERS, RUNNING
@@ -105,7 +106,7 @@ def test_tables_that_stay_in_use_are_given_up_and_nothing_is_changed(
         assert one(run, "select count(*) from cronlease_migrations") == 8
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", one_in(4, CALLS))
 def test_a_call_that_waits_for_the_tables_is_answered_when_they_have_changed(
     old_dsn: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
